@@ -16,7 +16,7 @@ import numpy as np
 
 from interlingua.lazy import by_numba
 
-FIRST, WINDOW = 1 << 9, 1 << 13
+FIRST, WINDOW = 1 << 9, 1 << 15
 """Passages whose sums are held at once, first and later: with few the bar is soon high."""
 GROUP = 16
 """Sums that are compared with the bar at once."""
