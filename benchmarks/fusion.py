@@ -104,11 +104,11 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
     seen: list[tuple[Any, ...]] = []
     fuse = search.hybrid
 
-    tie_order, candidates = LocalView.tie_order, list[str]()
+    docid_order, candidates = LocalView.docid_order, list[str]()
 
     def named(view: LocalView, rows: Sequence[Any]) -> Any:
         candidates[:] = view.ids(rows)
-        return tie_order(view, rows)
+        return docid_order(view, rows)
 
     def watched(
         text: str, docids: Any, langs: Any, lexical: Floats, dense: Floats, weight: float, share: float, *rest: Any
@@ -134,13 +134,13 @@ def ask(model: Any, group: str, collection: Collection, count: int) -> tuple[lis
         seen.append((names, scores, share, made, (middle - start, time.perf_counter() - middle)))
         return ranked
 
-    search.hybrid, LocalView.tie_order = watched, named  # type: ignore[method-assign]
+    search.hybrid, LocalView.docid_order = watched, named  # type: ignore[method-assign]
     try:
         with TemporaryDirectory() as folder:
             index = Index.build(model, collection.passages, Path(folder) / "index")
             index.search_many([query.text for query in chosen], 100, mode="hybrid")
     finally:
-        search.hybrid, LocalView.tie_order = fuse, tie_order  # type: ignore[method-assign]
+        search.hybrid, LocalView.docid_order = fuse, docid_order  # type: ignore[method-assign]
     lang, asked = (chosen[0].lang if group != "from English" else collection.passage_langs[0]), []
     for query, (names, scores, share, made, _) in zip(chosen, seen, strict=True):
         answers = np.array([collection.qrels[query.id].get(name, 0) > 0 for name in names])

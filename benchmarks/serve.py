@@ -10,9 +10,9 @@ Prints the requests a second, in brackets the server's processor time for one; a
 takes, and one client: the median of the rounds' ratios, in brackets the smallest and the largest; elapsed time, and
 processor time of the server, which other load hardly changes.
 
-Then half as many requests a second as the first server answered, each sent at a time of its own whether others are
-answered or not: how long their answers took from that time on (p50, p99). Meanwhile a process of its own asks for
-/health, for which no model is needed, every `BEAT` seconds: how long the event loop let it wait.
+Then half as many requests a second as the first server answered, each due at a time of its own: how long their answers
+took from that time on (p50, p99), also where all clients were still waiting then. Meanwhile a process of its own asks
+for /health, for which no model is needed, every `BEAT` seconds: how long the event loop let it wait.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from http.client import HTTPConnection
 from itertools import count, islice
+from math import ceil
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -79,6 +80,14 @@ def running(index: Path, threads: int, *arguments: str) -> Iterator[Server]:
             process.wait()
 
 
+def answered(connection: HTTPConnection) -> None:
+    """Read the answer; end where it is an error."""
+    answer = connection.getresponse()
+    found = answer.read()
+    if answer.status != 200:
+        raise SystemExit(found.decode())
+
+
 def load(server: Server, path: str, bodies: list[dict[str, Any]], clients: int) -> Seconds:
     """The time in which `clients` have asked all of this."""
 
@@ -86,10 +95,7 @@ def load(server: Server, path: str, bodies: list[dict[str, Any]], clients: int) 
         connection = HTTPConnection("127.0.0.1", server.port)
         for body in bodies[number::clients]:
             connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            found = answer.read()
-            if answer.status != 200:
-                raise SystemExit(found.decode())
+            answered(connection)
         connection.close()
 
     start, busy = time.perf_counter(), server.processor()
@@ -108,7 +114,7 @@ def steadily(server: Server, path: str, bodies: list[dict[str, Any]], clients: i
             due = start + number / rate
             time.sleep(max(0.0, due - time.perf_counter()))
             connection.request("POST", path, json.dumps(bodies[number]), {"Content-Type": "application/json"})
-            connection.getresponse().read()
+            answered(connection)
             waits.append(time.perf_counter() - due)
         connection.close()
 
@@ -122,7 +128,7 @@ def beats(port: int, seconds: float) -> list[float]:
     connection, waits, end = HTTPConnection("127.0.0.1", port), list[float](), time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
         connection.request("GET", "/health")
-        connection.getresponse().read()
+        answered(connection)
         waits.append(time.perf_counter() - start)
         time.sleep(BEAT)
     connection.close()
@@ -131,7 +137,7 @@ def beats(port: int, seconds: float) -> list[float]:
 
 def percentile(values: list[float], share: float) -> float:
     """In milliseconds: the value that this share of `values` does not exceed."""
-    return 1e3 * sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    return 1e3 * sorted(values)[ceil(share * len(values)) - 1]
 
 
 def random_model(given: Any, texts: list[str]) -> DualEncoder:

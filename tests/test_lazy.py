@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from interlingua.lazy import LateKernel, Once
+from interlingua.lazy import LateKernel, Once, compiled_module
 
 
 def test_a_value_is_made_once_while_other_threads_wait():
@@ -65,3 +65,10 @@ def test_a_late_kernel_is_loaded_when_enough_was_done_without_it(monkeypatch):
     assert LateKernel("lazy", "slowly", worth=10)(9.5) is None
     monkeypatch.setattr(LateKernel, "early", True)
     assert LateKernel("lazy", "slowly", worth=10)(0) is not None
+
+
+def test_no_kernel_is_used_where_numba_compiles_nothing(monkeypatch, caplog):
+    config = pytest.importorskip("numba").config
+    monkeypatch.setattr(config, "DISABLE_JIT", 1)
+    assert compiled_module("lazy", "NumPy multiplies") is None
+    assert "NUMBA_DISABLE_JIT is set), so NumPy multiplies, which is slower" in caplog.text

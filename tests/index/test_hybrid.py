@@ -179,17 +179,17 @@ def candidates(monkeypatch):
     of search gives two."""
     seen = []
 
-    names, tie_order = [], LocalView.tie_order
+    names, docid_order_of = [], LocalView.docid_order
 
     def named(view, rows):
         names[:] = view.ids(rows)
-        return tie_order(view, rows)
+        return docid_order_of(view, rows)
 
     def watched(text, docids, langs, lexical, dense, *rest):
         seen.append(dict(zip(names, dense.tolist(), strict=True)))
         return hybrid.hybrid(text, docids, langs, lexical, dense, *rest)
 
-    monkeypatch.setattr(LocalView, "tie_order", named)
+    monkeypatch.setattr(LocalView, "docid_order", named)
     monkeypatch.setattr(search, "DEPTH", 2)
     monkeypatch.setattr(search, "hybrid", watched)
     return seen
@@ -200,6 +200,16 @@ def test_candidates_that_are_equal_at_the_cut_are_chosen_by_name(tmp_path, candi
     index = Index.build(tiny_static(), passages, tmp_path / "idx")
     assert [hit.passage.id for hit in index.search("cat", 2, lang="en")] == ["p4", "p3"]
     assert [sorted(names) for names in candidates] == [["p3", "p4"]]
+
+
+def test_a_score_that_is_nan_is_an_error_in_every_mode(tmp_path, monkeypatch, tiny_static, sentences):
+    passages = [Passage(f"p{number}", text, lang="en") for number, text in enumerate(sentences[:4])]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    monkeypatch.setattr(LocalView, "dense", lambda view, vectors, depth: [{(0, 0): 0.5, (0, 2): math.nan}])
+    with pytest.raises(BadInput, match=r"the score of passage 'p2' is NaN"):
+        index.search(sentences[0], mode="dense")
+    with pytest.raises(BadInput, match="NaN"):
+        index.search(sentences[0], mode="hybrid")
 
 
 def test_a_candidate_that_words_found_has_its_dense_score(tmp_path, monkeypatch, candidates, tiny_static, sentences):

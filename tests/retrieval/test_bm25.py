@@ -11,6 +11,7 @@ import pytest
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import Damaged, InterlinguaError
+from interlingua.lazy import LateKernel
 from interlingua.retrieval.bm25 import kernel
 from interlingua.retrieval.bm25 import search as bm25_search
 from interlingua.retrieval.bm25.bm25 import BM25
@@ -141,7 +142,13 @@ def test_equal_passages_are_ordered_by_id_descending():
 
 
 def test_numba_is_not_needed(monkeypatch):
-    is_the_full_ranking(monkeypatch, math.inf)
+    late = LateKernel("retrieval.bm25.kernel", "slowly", worth=0)
+    monkeypatch.setattr(bm25_search, "KERNEL", late)
+    monkeypatch.delitem(sys.modules, "interlingua.retrieval.bm25.kernel")
+    monkeypatch.setitem(sys.modules, "numba", None)
+    passages = [Passage(str(i), "same words " * (i % 3)) for i in range(50)]
+    assert BM25.build(passages).search([Query("q", "same", "en")], 3).ids("q") == ["8", "5", "47"]
+    assert late(0) is None
 
 
 def test_weights_are_those_of_bm25s():

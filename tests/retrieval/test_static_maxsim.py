@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from interlingua.data.records import Passage
+from interlingua.errors import Damaged
 from interlingua.index import Index
 from interlingua.index.export import EncodedParts, write_parquet
 from interlingua.index.export import encoded as whole_parts
@@ -73,7 +75,7 @@ def test_a_score_does_not_depend_on_what_stands_beside_it(tiny_static, sentences
 
 @pytest.mark.parametrize("dim", [24, 30, 320, static_maxsim.EXACT + 8])
 def test_the_compiled_scores_are_those_of_numpy_to_the_last_bit(dim, tiny_static, sentences, monkeypatch):
-    compiled = pytest.importorskip("interlingua.retrieval.late_interaction.static_kernel")
+    compiled = pytest.importorskip("interlingua.retrieval.dense.int8_kernel")
     encoder = DualEncoder(tiny_static(dim=dim, seed=1), tiny_static(dim=dim, seed=2))
     texts = ["", *sentences, " ".join(sentences), "", " ".join(sentences[:3])]
     common = encoder.passage.tokenize(sentences[:1], "passage")[0][0]
@@ -89,6 +91,15 @@ def test_the_compiled_scores_are_those_of_numpy_to_the_last_bit(dim, tiny_static
             expected = words.scores(question, part)
             monkeypatch.setattr(static_maxsim, "KERNEL", lambda work: compiled)
             assert again.scores(question, part).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("subword", [-1, -20, 10**6])
+def test_subwords_that_no_vocabulary_has_are_not_read(subword, tiny_static, sentences, monkeypatch):
+    words = StaticMaxSim.of(tiny_static())
+    for worth in (0, math.inf):
+        monkeypatch.setattr(static_maxsim.KERNEL, "worth", worth)
+        with pytest.raises(Damaged, match=rf"a passage has the subword {subword}, and the model has"):
+            words.scores(words.question(sentences[0]), [np.array([3, subword], dtype=np.int32)])
 
 
 def test_long_vectors_are_exact_too(tiny_static, sentences):

@@ -237,7 +237,7 @@ def hybrid(
     subwords: Callable[[Sequence[int]], Sequence[Sized]],
 ) -> Ranked:
     """Rank the candidates of the question `text`, each with its language, its `lexical` share and its `dense` score
-    [candidates]; `docids` is their `View.tie_order`. `weight` is that of the dense score; `share` as `share_of_own`
+    [candidates]; `docids` is their `View.docid_order`. `weight` is that of the dense score; `share` as `share_of_own`
     gives it.
 
     Where there are `words`, these score the first `MATCHED` too; `subwords` gives the subwords of candidates by their

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple
 import numpy as np
 
 from interlingua.data.records import Passage, Query
+from interlingua.errors import BadInput
 from interlingua.index.documents import says
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
@@ -188,7 +189,7 @@ class Search(Generic[Row]):
         langs, share = self.view.langs(candidates), share_of_own(question.lang, self.languages)
         ranked = hybrid(
             question.text,
-            self.view.tie_order(candidates),
+            self.view.docid_order(candidates),
             langs,
             lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in candidates], langs),
             np.array([dense[row] for row in candidates]),
@@ -210,9 +211,13 @@ class Search(Generic[Row]):
 
     def _first(self, scores: Scores[Row], depth: int) -> list[tuple[Row, float]]:
         """The `depth` best of some scores, ordered as all rankings are."""
+        if (wrong := next((row for row, score in scores.items() if score != score), None)) is not None:
+            raise BadInput(
+                f"the score of passage '{self.view.ids([wrong])[0]}' is NaN. Look for NaN in the vectors or the model."
+            )
         scores = _highest(scores, depth)  # names of those alone that may be among them are read
         rows, values = list(scores), np.fromiter(scores.values(), np.float32, len(scores))
-        order = ranking_order(values, self.view.tie_order(rows))[:depth]
+        order = ranking_order(values, self.view.docid_order(rows))[:depth]
         return [(rows[place], score) for place, score in zip(order.tolist(), values[order].tolist(), strict=True)]
 
     def _best(self, scores: Scores[Row], depth: int) -> list[Row]:

@@ -25,7 +25,7 @@ from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import MARKER, IndexMetadata
 from interlingua.index.ranking import ranking_names
 from interlingua.models.protocols import AnyEncoder, Encoder
-from interlingua.retrieval.late_interaction.static import Ids, StaticMaxSim
+from interlingua.retrieval.late_interaction.static import StoredIds, StaticMaxSim
 from interlingua.retrieval.retriever import PassageVectors, Vectors, embed_passages
 from interlingua.retrieval.run import docid_order
 
@@ -133,7 +133,7 @@ class View(ABC, Generic[Row]):
         """The source of the passage of a row."""
         return self.passages([row])[0].source
 
-    def tie_order(self, rows: Sequence[Row]) -> NDArray[np.int64]:
+    def docid_order(self, rows: Sequence[Row]) -> NDArray[np.int64]:
         """The positions of `rows` in the order of equal scores: by id descending, equal ids by source descending."""
         return docid_order(ranking_names(self.ids(rows), lambda: [self.source(row) for row in rows]))
 
@@ -153,7 +153,7 @@ class View(ABC, Generic[Row]):
         return [passage.lang for passage in self.passages(rows)]
 
     @abstractmethod
-    def subwords(self, rows: Sequence[Row]) -> Sequence[Ids]:
+    def subwords(self, rows: Sequence[Row]) -> Sequence[StoredIds]:
         """The subwords of rows as they were written, for `StaticMaxSim`; empty where there were none."""
 
     @abstractmethod

@@ -24,6 +24,7 @@ from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.index.search import finite
 from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
+from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher, Call
@@ -480,4 +481,7 @@ class Warm:
         detect_language("interlingua")
         LateKernel.early = True
         self.index.search_many(["interlingua"], k=1)
+        if (words := StaticMaxSim.of(self.index.encoder)) is not None:  # an empty index has matched nothing yet
+            question = words.question("interlingua")
+            words.scores(question, [question.subwords])
         return [None] * len(items)

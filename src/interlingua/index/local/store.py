@@ -44,7 +44,7 @@ from interlingua.index.store import (
     already_there,
 )
 from interlingua.models.protocols import AnyEncoder, Encoder
-from interlingua.retrieval.late_interaction.static import Ids
+from interlingua.retrieval.late_interaction.static import StoredIds
 from interlingua.retrieval.retriever import Vectors
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ class LocalView(View[Place]):
             ids.update(zip([(number, row) for row in segment_rows], segment.passages.ids(segment_rows), strict=True))
         return [ids[place] for place in rows]
 
-    def tie_order(self, rows: Sequence[Place]) -> NDArray[np.int64]:
-        """As `View.tie_order`, without reading names where all rows are of one segment."""
+    def docid_order(self, rows: Sequence[Place]) -> NDArray[np.int64]:
+        """As `View.docid_order`, without reading names where all rows are of one segment."""
         if len({part for part, _ in rows}) != 1:
-            return super().tie_order(rows)
+            return super().docid_order(rows)
         ties: NDArray[np.int64] = self.snapshot.segments[rows[0][0]].ties[[row for _, row in rows]]
         return np.argsort(ties)
 
@@ -148,7 +148,7 @@ class LocalView(View[Place]):
         segments = self.snapshot.segments
         return [segments[part].languages[int(segments[part].langs[row])] for part, row in rows]
 
-    def subwords(self, rows: Sequence[Place]) -> list[Ids]:
+    def subwords(self, rows: Sequence[Place]) -> list[StoredIds]:
         segments = self.snapshot.segments
         return [segments[part].subwords[row] for part, row in rows]
 

@@ -90,8 +90,8 @@ class TermMatches:
         first, equal scores by `ties` [passages] ascending. Raises Damaged where the kernel finds that the
         postings cannot be right."""
         search = self._search
-        compiled = KERNEL(len(search))
-        if compiled is None or depth * MANY > len(search) or "scores" in vars(self):
+        compiled = None if depth * MANY > len(search) or "scores" in vars(self) else KERNEL(len(search))
+        if compiled is None:
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
         mask = ALL if chosen is None else _read_only(chosen)
         args = (self._terms, self._idfs, self._times, mask, depth)

@@ -1,4 +1,6 @@
-"""The first pass of int8 search on the CPU, compiled by numba: no score is ever written to memory, only candidates are.
+"""Products of bytes on the CPU, compiled by numba: the first pass of int8 search, of which no score is ever written to
+memory, only candidates are; and MaxSim of static subwords (`StaticMaxSim`). numba keeps what it compiled until this
+file changes, so both are here.
 
 Imported only where numba is installed (the extra `index`). `products` spells out its vectors, because LLVM does not
 arrive at them from plain loops over int8. Where the processor has `vpdpbusd` (AVX-512 VNNI), which multiplies 64 pairs
@@ -21,7 +23,8 @@ from interlingua.models.inference.machine import processor
 from interlingua.retrieval.dense.int8 import ROWS, STEP
 
 MOST_THREADS: int = config.NUMBA_NUM_THREADS
-BYTES = "avx512_vnni" in processor()
+_HOST = config.CPU_NAME in (None, "host") and config.CPU_FEATURES is None  # else numba is to compile for another one
+BYTES = _HOST and "avx512_vnni" in processor()
 """Whether queries are held in 8 bits."""
 MOST = 127 if BYTES else 2**15 - 1
 """The largest number of a query."""
@@ -31,6 +34,7 @@ PARTS = 1 if BYTES else 2
 """How many numbers of 32 bits hold the STEP components of a query that are multiplied in one step."""
 ORDER = [0, 1, 2, 3] if BYTES else [0, 2, 1, 3]
 """The order in which a query holds the components of a step."""
+_ORDER = np.array(ORDER)
 ZERO = 128 if BYTES else 0
 """What `products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -38,6 +42,10 @@ _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 def _compiled(function: Any) -> Any:
     return by_numba(function, nogil=True, fastmath={"contract"})  # a product and a sum may be rounded once
+
+
+def _plain(function: Any) -> Any:
+    return by_numba(function, nogil=True)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -99,9 +107,9 @@ def _multiply_shorts(builder: Any, rows: Any, numbers: Any) -> Any:
     eight = ir.Constant(shorts, [8] * 2 * ROWS)
 
     def added(sum_: Any, row: Any, query: Any) -> Any:
-        products = builder.mul(builder.sext(row, wide), builder.sext(builder.bitcast(query, shorts), wide))
+        both = builder.mul(builder.sext(row, wide), builder.sext(builder.bitcast(query, shorts), wide))
         even, odd = (
-            builder.shuffle_vector(products, products, ir.Constant(total, [2 * lane + start for lane in range(ROWS)]))
+            builder.shuffle_vector(both, both, ir.Constant(total, [2 * lane + start for lane in range(ROWS)]))
             for start in range(2)
         )
         return builder.add(sum_, builder.add(even, odd))
@@ -245,3 +253,71 @@ def scan(
                                 if 4 * counts[query] > 3 * room:
                                     return False
     return True
+
+
+@_plain
+def distinct_of(flat: Any, size: int) -> Any:
+    """The distinct numbers of `flat`, all under `size`, in the order in which they come and followed by QUERIES times
+    the first; how many they are; and where among them each is."""
+    before = np.zeros(size, np.int32)  # 0: has not come yet
+    distinct, places, count = np.empty(len(flat) + QUERIES, np.int64), np.empty(len(flat), np.int32), 0
+    for i in range(len(flat)):
+        place = before[flat[i]]
+        if place == 0:
+            distinct[count] = flat[i]
+            count += 1
+            before[flat[i]] = place = count
+        places[i] = place - 1
+    distinct[count : count + QUERIES] = flat[0]
+    return distinct, count, places
+
+
+@_plain
+def nearest(
+    question: Any, inverses: Any, weights: Any, table: Any, sums: Any, inverse: Any, flat: Any, ends: Any, scores: Any
+) -> None:
+    """Fill in `scores` [passages] float32 of `StaticMaxSim`. Here the subwords of the question are what dense search
+    calls rows, and the vocabulary is its queries. Each number is rounded as NumPy does it.
+
+    `question` [blocks, steps, STEP · ROWS] holds the subwords of the question as `laid_out` gives them, `inverses`
+    [blocks · ROWS] 1 / their lengths, `weights` [subwords] float32 their weights. `table` [vocabulary, steps, STEP]
+    int8 are the subwords that passages have, `sums` [vocabulary] int32 the sum of each and `inverse` [vocabulary]
+    1 / its length. `flat` are the subwords of all passages, which end at `ends`: all in the vocabulary.
+    """
+    blocks, steps, _ = question.shape
+    distinct, count, places = distinct_of(flat, len(table))
+    cosines = np.empty((count + QUERIES, blocks * ROWS), np.float32)
+    numbers, out = np.arange(QUERIES), aligned(BLOCKS * QUERIES)
+    wide = np.empty((QUERIES, steps, STEP), np.int16)
+    for first in range(0, count, QUERIES):
+        tile = distinct[first : first + QUERIES]
+        if not BYTES:
+            for number in range(QUERIES):
+                row = table[tile[number]]
+                for step in range(steps):
+                    for part in range(STEP):
+                        wide[number, step, part] = row[step, _ORDER[part]]
+        for block in range(0, blocks, BLOCKS):
+            together = min(BLOCKS, blocks - block)
+            if BYTES:
+                products(out, question, block, block + together - 1, table, tile)
+            else:
+                products(out, question, block, block + together - 1, wide, numbers)
+            for number in range(together * QUERIES):
+                subword, start = tile[number % QUERIES], (block + number // QUERIES) * ROWS
+                shift, scale = np.int32(ZERO * sums[subword]), inverse[subword]
+                for lane in range(ROWS):
+                    product = np.float32(np.int32(out[number, lane] - shift))
+                    cosines[first + number % QUERIES, start + lane] = product * inverses[start + lane] * scale
+    best, begin = np.empty(blocks * ROWS, np.float32), 0
+    for passage in range(len(ends)):
+        best[:] = -np.inf
+        for i in range(begin, ends[passage]):
+            row = cosines[places[i]]
+            for lane in range(len(best)):
+                best[lane] = max(best[lane], row[lane])
+        total = 0.0
+        for lane in range(len(weights)):  # one after another, in this order
+            total += weights[lane] * best[lane]
+        scores[passage] = total if begin < ends[passage] else 0.0
+        begin = ends[passage]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
+from interlingua.errors import Damaged
 from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder
 from interlingua.models.static.encoder import StaticSide, StaticTable, int8_rows, static_sides
@@ -25,12 +26,14 @@ from interlingua.retrieval.dense.int8 import ROWS, STEP, laid_out
 from interlingua.retrieval.retriever import Vectors, passage_texts, searchable
 
 Ids = NDArray[np.int64]
+StoredIds = NDArray[np.integer[Any]]
+"""Numbers of subwords as a store has them, in any type of whole numbers."""
 Floats = NDArray[np.float32]
 MOST = 4_096
 """Distinct subwords of a passage that are looked at, the first of them in the order of the vocabulary."""
 LONGEST = 256
 """Distinct subwords of a question that are looked at, the heaviest."""
-KERNEL = LateKernel("retrieval.late_interaction.static_kernel", "subwords are matched by NumPy", worth=5_000)
+KERNEL = LateKernel("retrieval.dense.int8_kernel", "subwords are matched by NumPy", worth=5_000)
 """Its work is counted in questions. The results are the same with it and without."""
 EXACT = 1_040  # dimensions up to which a product of int8 vectors is a whole number that float32 holds
 TOGETHER = 4_096  # passages encoded, and rows of the vocabulary looked at, at a time
@@ -104,20 +107,26 @@ class StaticMaxSim:
             ids, weights = ids[heaviest], weights[heaviest]
         return Question(ids, weights / max(weights.sum(), np.finfo(float).tiny))
 
-    def scores(self, question: Question, passages: Sequence[Ids]) -> Floats:
-        """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none."""
+    def scores(self, question: Question, passages: Sequence[StoredIds]) -> Floats:
+        """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none. Raises
+        Damaged for subwords that the vocabulary does not have."""
         scores, sizes = np.zeros(len(passages), dtype=np.float32), np.array([len(ids) for ids in passages])
         if not sizes.any() or not len(question.subwords):
             return scores
         flat, compiled = np.concatenate(passages).astype(np.int64), KERNEL(1)
+        if flat.min() < 0 or flat.max() >= self.vocabulary:
+            raise Damaged(
+                f"a passage has the subword {flat.min() if flat.min() < 0 else flat.max()}, and the model has "
+                f"{self.vocabulary:,}: the index is damaged. `interlingua check --repair` mends it."
+            )
         weights = question.weights.astype(np.float32)
         if compiled is not None:
             asked, held = self._asked.of(question.subwords), self._held.of(flat)
             packed = laid_out(asked.int8[question.subwords])
-            lengths: Floats = np.zeros(packed.shape[0] * ROWS, dtype=np.float32)
-            lengths[: len(weights)] = asked.inverse[question.subwords]
+            inverses: Floats = np.zeros(packed.shape[0] * ROWS, dtype=np.float32)
+            inverses[: len(weights)] = asked.inverse[question.subwords]
             table = held.int8.reshape(len(held.int8), -1, STEP)
-            compiled.scores(packed, lengths, weights, table, held.sums, held.inverse, flat, np.cumsum(sizes), scores)
+            compiled.nearest(packed, inverses, weights, table, held.sums, held.inverse, flat, np.cumsum(sizes), scores)
             return scores
         distinct, places = _distinct(flat, self.vocabulary)
         cosines = _cosines(self._asked, question.subwords, self._held, distinct)
