@@ -25,7 +25,7 @@ from interlingua.index.filters import Filter, Values
 from interlingua.index.metadata import MARKER, IndexMetadata
 from interlingua.index.ranking import ranking_names
 from interlingua.models.protocols import AnyEncoder, Encoder
-from interlingua.retrieval.late_interaction.static import StoredIds, StaticMaxSim
+from interlingua.retrieval.late_interaction.static import StaticMaxSim, StoredIds
 from interlingua.retrieval.retriever import PassageVectors, Vectors, embed_passages
 from interlingua.retrieval.run import docid_order
 
