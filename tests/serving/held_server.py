@@ -17,6 +17,7 @@ from interlingua.serving.service import ServeSettings
 class HeldIndex:
     path = ""
     fields = ()
+    encoder = None
 
     def __init__(self):
         self.languages = {"en": 1}
