@@ -271,17 +271,19 @@ class Question:
             self.is_cut |= not whole
         return self._counts[code]
 
-    def sought(self, lang: str, languages: Names[str]) -> str:
-        """The language of the analyzer that finds the terms for passages in `lang`, among passages in `languages`: the
-        question's, where there are passages in it, else the passages' own."""
-        code = find_code(self.lang) or ""
-        return code if code and any(find_code(name) == code for name in languages) else find_code(lang) or ""
+    def sought(self, langs: Names[str], languages: Names[str]) -> dict[str, str]:
+        """For each of `langs` the language of the analyzer that finds the terms for passages in it, among passages in
+        `languages`: the question's, where there are passages in it, else the passages' own."""
+        code = find_code(self.lang)
+        if code is not None and code in map(find_code, languages):
+            return dict.fromkeys(langs, code)
+        return {lang: find_code(lang) or "" for lang in langs}
 
     def terms(self, languages: Names[str]) -> Counter[str]:
         """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
         where there are passages in it, else by all analyzers of the passages (`sought`), each term as often as the one
         that finds it most often says."""
-        all_counts = [self.counts(lang) for lang in sorted({self.sought(name, languages) for name in languages})]
+        all_counts = [self.counts(lang) for lang in sorted(set(self.sought(languages, languages).values()))]
         terms: Counter[str] = Counter()
         for counts in all_counts:
             terms |= counts

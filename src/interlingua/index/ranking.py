@@ -197,11 +197,13 @@ def lexical_shares(
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
     """
-    by_lang: dict[str, float] = {}
-    for lang in set(langs):
-        terms = question.counts(question.sought(lang, languages)).items()
-        by_lang[lang] = sum(times * weights.get(term, 0.0) for term, times in terms)
-    full, scores = np.array([by_lang[lang] for lang in langs], dtype=np.float64), np.array(lexical, dtype=np.float64)
+    sought = question.sought(set(langs), languages)
+    by_code = {
+        code: sum(times * weights.get(term, 0.0) for term, times in question.counts(code).items())
+        for code in set(sought.values())
+    }
+    full = np.array([by_code[sought[lang]] for lang in langs], dtype=np.float64)
+    scores = np.array(lexical, dtype=np.float64)
     shares: Floats = np.minimum(1.0, np.divide(scores, full, where=full != 0, out=np.zeros(len(full))))
     return shares
 

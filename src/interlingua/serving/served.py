@@ -81,6 +81,8 @@ class Served:
         try:
             for service in services:
                 await service.begin()
+            for route in app.routes:  # FastAPI makes one when it is first looked at: no client waits for that
+                route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
             self.ready = True
             for service in services:
                 service.watch.start()

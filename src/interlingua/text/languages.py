@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import chain, groupby
 from unicodedata import combining, normalize
@@ -73,6 +73,7 @@ def _names() -> dict[str, str]:
     return {entry.name.casefold(): code for code, entry in languages().items()}
 
 
+@lru_cache(maxsize=4096)
 def find_code(tag: str) -> str | None:
     """`normalise_code`, or None for something that is no language tag."""
     return _codes().get(re.split(r"[-_.@]", tag.strip().lower(), maxsplit=1)[0])
