@@ -87,7 +87,9 @@ def compiled_module(name: str, otherwise: str) -> ModuleType | None:
     """The module `name` of interlingua, which needs numba; None without numba, and where numba cannot be
     used, which is said with what is done `otherwise`."""
     try:
-        if import_module("numba").config.DISABLE_JIT:
+        from numba import config
+
+        if config.DISABLE_JIT:
             raise ImportError("NUMBA_DISABLE_JIT is set")
         return import_module(f"interlingua.{name}")
     except ModuleNotFoundError as error:
