@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import socket
@@ -14,14 +15,19 @@ from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from shutil import which
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.responses import Response
+from starlette.routing import Route
 
 from interlingua.cli import main
+from interlingua.lazy import LateKernel
+from interlingua.retrieval.late_interaction import static as static_maxsim
 from interlingua.serving.app import create_app
 from interlingua.serving.server import Server, bind, tls_context
-from interlingua.serving.service import ServeSettings
+from interlingua.serving.service import ServeSettings, Warm
 
 DEADLINE = 30.0
 """Seconds until a test fails whose socket says nothing."""
@@ -53,6 +59,41 @@ def serving(index: Any, tls: ssl.SSLContext | None = None, **options: Any) -> It
     """The port of such a server."""
     with served(index, tls, **options) as server:
         yield int(server.listener.getsockname()[1])
+
+
+def test_what_a_server_keeps_is_frozen_and_its_routes_are_made_before_the_first_request(index: Any) -> None:
+    gc.unfreeze()
+    app, looked_at = create_app(index, ServeSettings()), list[str]()
+
+    class Seen(Route):
+        def matches(self, scope: Any) -> Any:
+            looked_at.append(scope["path"])
+            return super().matches(scope)
+
+    app.router.routes.append(Seen("/seen", lambda request: Response()))
+    with bind("127.0.0.1", 0) as listener:
+        server = Server(app, listener, ServeSettings())
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            assert ask(listener.getsockname()[1]) == 200
+        finally:
+            server.should_exit = True
+            thread.join(DEADLINE)
+    assert looked_at[0] == "/"  # and not by a request
+    assert gc.get_freeze_count() > 1000
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_subwords_are_matched_before_the_first_question_also_where_the_index_is_empty(
+    static: bool, tiny_static: Any, tiny_encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[float] = []
+    monkeypatch.setattr(static_maxsim, "KERNEL", work.append)
+    monkeypatch.setattr(LateKernel, "early", False)
+    encoder = tiny_static() if static else tiny_encoder()
+    Warm(SimpleNamespace(search_many=lambda texts, k: [], encoder=encoder))([None])
+    assert (bool(work), LateKernel.early) == (static, True)
 
 
 def client(port: int, begun: bytes = b"") -> socket.socket:

@@ -32,9 +32,8 @@ QUERIES, BLOCKS = (8, 2) if BYTES else (4, 1)
 """How many queries and blocks of rows one pass multiplies: as many sums as there are registers for."""
 PARTS = 1 if BYTES else 2
 """How many numbers of 32 bits hold the STEP components of a query that are multiplied in one step."""
-ORDER = [0, 1, 2, 3] if BYTES else [0, 2, 1, 3]
+ORDER = np.array([0, 1, 2, 3] if BYTES else [0, 2, 1, 3])
 """The order in which a query holds the components of a step."""
-_ORDER = np.array(ORDER)
 ZERO = 128 if BYTES else 0
 """What `products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -296,7 +295,7 @@ def nearest(
                 row = table[tile[number]]
                 for step in range(steps):
                     for part in range(STEP):
-                        wide[number, step, part] = row[step, _ORDER[part]]
+                        wide[number, step, part] = row[step, ORDER[part]]
         for block in range(0, blocks, BLOCKS):
             together = min(BLOCKS, blocks - block)
             if BYTES:

@@ -113,14 +113,16 @@ class StaticMaxSim:
         scores, sizes = np.zeros(len(passages), dtype=np.float32), np.array([len(ids) for ids in passages])
         if not sizes.any() or not len(question.subwords):
             return scores
-        flat, compiled = np.concatenate(passages).astype(np.int64), KERNEL(1)
-        if flat.min() < 0 or flat.max() >= self.vocabulary:
+        flat = np.concatenate(passages).astype(np.int64)
+        lowest, highest = int(flat.min()), int(flat.max())
+        if lowest < 0 or highest >= self.vocabulary:
             raise Damaged(
-                f"a passage has the subword {flat.min() if flat.min() < 0 else flat.max()}, and the model has "
-                f"{self.vocabulary:,}: the index is damaged. `interlingua check --repair` mends it."
+                f"a passage has the subword {lowest if lowest < 0 else highest}, and the model has "
+                f"{self.vocabulary:,}: the index is damaged. `interlingua check --repair` mends its cache; else build "
+                "it again with --overwrite."
             )
         weights = question.weights.astype(np.float32)
-        if compiled is not None:
+        if (compiled := KERNEL(1)) is not None:
             asked, held = self._asked.of(question.subwords), self._held.of(flat)
             packed = laid_out(asked.int8[question.subwords])
             inverses: Floats = np.zeros(packed.shape[0] * ROWS, dtype=np.float32)
