@@ -9,7 +9,8 @@ English; of the other collections as people asked them. Prints the mean reciproc
 native collection, and of each group over the languages that no choice is made on ("held", common.py). Then the bundled
 encyclopedia, eleven languages in one index, and XQuAD, twelve: average precision, where a passage that answers is
 relevant in every language, the reciprocal rank of that in the question's own, and how often this one comes before its
-translations. "without subwords" leaves out what is matched subword by subword (retrieval/late_interaction/static.py);
+translations. "without subwords" leaves out what is matched subword by subword (retrieval/late_interaction/static.py),
+"without phonetic keys" what is found by its sound (text/phonetic.py);
 "weight" is that of the dense score, one for all languages (index/ranking.py). With --tokens the token states of a
 transformer are kept, and "without subwords" is without them; --langs limits XQuAD to some languages and leaves out all
 else.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -35,6 +36,7 @@ from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Passage
 from interlingua.evaluation import evaluate
 from interlingua.index import ranking as hybrid
+from interlingua.index import search
 from interlingua.index.index import Index
 from interlingua.index.metadata import Question
 from interlingua.models.late_interaction import load_any
@@ -112,22 +114,28 @@ def pool(
 def systems(weights: Sequence[float]) -> Iterator[tuple[str, str]]:
     """Name and mode of each way to search, which is in force until the next is asked for."""
     yield from (("lexical", "lexical"), ("dense", "dense"), ("hybrid", "hybrid"))
-    with settings(None, False):
+    with settings(None, matched=False):
         yield "without subwords", "hybrid"
+    with settings(None, heard=False):
+        yield "without phonetic keys", "hybrid"
     for weight in weights:
-        with settings(weight, True):
+        with settings(weight):
             yield f"weight {weight}", "hybrid"
 
 
 @contextmanager
-def settings(weight: float | None, matched: bool) -> Iterator[None]:
-    """Search with one `weight` of meaning for all languages (None: as it is), and with subwords `matched` or not."""
+def settings(weight: float | None, *, matched: bool = True, heard: bool = True) -> Iterator[None]:
+    """Search with one `weight` of meaning for all languages (None: as it is), with subwords `matched` or not, and with
+    phonetic keys `heard` or not."""
+    sounds = search.Search._sounds
     names = ("OWN", "FOREIGN", "OWN_STATES", "FOREIGN_STATES", "UNKNOWN")
     before = {name: getattr(hybrid, name) for name in (*names, "MATCHED")}
     for name in names if weight is not None else ():
         setattr(hybrid, name, weight)
     hybrid.MATCHED = hybrid.MATCHED if matched else 0
+    search.Search._sounds = sounds if heard else lambda self, question: Counter()
     yield
+    search.Search._sounds = sounds
     for name, value in before.items():
         setattr(hybrid, name, value)
 

@@ -24,7 +24,7 @@ from interlingua.index.filters import Filter, fits
 from interlingua.index.metadata import IndexMetadata, terms_of
 from interlingua.index.store import LexicalMatches, Store, View, encode_passages
 from interlingua.models.folder import fingerprint
-from interlingua.retrieval.bm25.postings import document_vector, inverse_frequency, query_vector, term_number
+from interlingua.retrieval.bm25.postings import document_vector, inverse_frequency, length_of, query_vector, term_number
 
 Entry = tuple[Passage, Any, Any]
 """A passage, its vector and its subwords."""
@@ -36,7 +36,7 @@ class MemoryView(View[int]):
     def __init__(self, metadata: IndexMetadata, version: int, entries: Sequence[Entry]) -> None:
         self.metadata, self.version, self.entries = metadata, version, entries
         terms = [terms_of(passage) for passage, _, _ in entries]
-        mean = sum(map(len, terms)) / max(1, len(terms))
+        mean = sum(map(length_of, terms)) / max(1, len(terms))
         self.weights = [document_vector(one, mean, metadata.k1, metadata.b) for one in terms]
         self.found_in = Counter(number for weights in self.weights for number in weights)
         self.chosen = list(range(len(entries)))

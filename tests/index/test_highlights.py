@@ -54,3 +54,18 @@ def test_words_near_the_tokens_of_the_question_are_marked(tiny_encoder, monkeypa
         assert marked("bridge old", text, "fi", "sw", encoder) == ["old", "bridge"], skip
     encoder.change(query_length=16, document_length=8, query_expansion=True, skip_punctuation=False)
     assert "both" not in marked("both", text, "sw", "fi", encoder)[1:]
+
+
+class Blind:
+    """An encoder that is neither static nor of late interaction."""
+
+    similarity = "cosine"
+
+
+@pytest.mark.parametrize(
+    ("lang", "encoder", "marked"), [("ru", Blind(), ["Luther", "Norman's"]), ("ru", None, []), ("en", Blind(), [])]
+)
+def test_words_of_another_language_that_sound_like_those_of_the_question(lang, encoder, marked):
+    passage = Passage("1", "In Rome Luther heard Norman's mass.", lang="en")
+    spans = highlights("Лютер и Нормана", passage, lang, encoder)
+    assert [passage.text[start:end] for start, end in spans] == marked

@@ -18,8 +18,8 @@ from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.run import docid_order
 
 
-def fused(lexical, meanings, weight):
-    return fuse(np.array(lexical), [np.array(held) for held in meanings], weight).tolist()
+def fused(lexical, meanings, weight, share=1.0):
+    return fuse(np.array(lexical), [np.array(held) for held in meanings], weight, share).tolist()
 
 
 def test_words_are_two_shares_and_meaning_is_brought_to_0_to_1():
@@ -37,6 +37,12 @@ def test_the_fewer_of_the_words_occur_the_less_do_they_count():
     assert few[1] > few[0]
     none = fused([0.0, 0.0], [dense], 1.0)  # a question without a term
     assert none[1] > none[0]
+
+
+def test_where_no_passage_is_in_the_language_of_the_question_few_words_count_for_more():
+    own, half, none = (fused([0.25, 0.125], [[0.5, 0.5]], 1.0, share)[0] for share in (1.0, 0.5, 0.0))
+    assert (own, half, none) == pytest.approx([(part + 0.5) / 2 for part in (0.25, 0.25**0.75, 0.5)])
+    assert fused([0.25, 0.125], [[0.5, 0.5]], 1.0, 0.0)[1] == pytest.approx((0.5 / 4 + 0.5) / 2)  # a quarter of that
 
 
 def test_scores_that_are_not_finite_cannot_be_fused():
@@ -169,7 +175,7 @@ def test_the_most_that_terms_could_give_counts_those_that_no_passage_has(tmp_pat
     question = Question("cat dog dog unseen unseen unseen", "en")
     [matches] = index.refresh().lexical([question.terms(["en"])], 10)
     assert matches.weights == pytest.approx({"cat": idf[2], "dog": idf[1], "unseen": idf[0]})
-    [share] = lexical_shares(question, ["en"], matches.weights, [2.0], ["en"])
+    [share] = lexical_shares(question, ["en"], matches.weights, [2.0], [9.0], ["en"])
     assert share == pytest.approx(2.0 / (idf[2] + 2 * idf[1] + 3 * idf[0]))
 
 
@@ -249,11 +255,9 @@ def test_the_first_candidates_are_matched_subword_by_subword(tmp_path, monkeypat
         question, words.subwords([hit.passage for hit in whole])
     ).tolist()
     monkeypatch.setattr(hybrid, "MATCHED", 3)
-    assert [set(hit.parts) for hit in index.search(sentences[0], len(passages), lang="en")].count(
-        {"dense", "lexical", "tokens"}
-    ) == 3
+    assert ["tokens" in hit.parts for hit in index.search(sentences[0], len(passages), lang="en")].count(True) == 3
     monkeypatch.setattr(hybrid, "MATCHED", 0)
-    assert all(set(hit.parts) == {"dense", "lexical"} for hit in index.search(sentences[0], lang="en"))
+    assert not any("tokens" in hit.parts for hit in index.search(sentences[0], lang="en"))
 
 
 def test_parts_of_a_word_that_one_analyzer_finds_count_no_more_than_the_word():
@@ -264,10 +268,68 @@ def test_parts_of_a_word_that_one_analyzer_finds_count_no_more_than_the_word():
     assert "braille" in terms["id"]
     assert {"brai", "ille"} <= terms["fi"].keys()
     lexical = [float(len(terms["id"])), 4.0]  # all words of the one, four parts of one word of the other
-    shares = lexical_shares(question, ["fi", "id"], weights, lexical, langs)
+    shares = lexical_shares(question, ["fi", "id"], weights, lexical, [0.0, 0.0], langs)
     assert shares.tolist() == pytest.approx([1.0, 4.0 / len(terms["fi"])])
     known = Question("Apa kegunaan huruf Braille?", "id")
-    assert lexical_shares(known, ["fi", "id"], weights, lexical, langs)[1] == 1.0  # read by one analyzer
+    assert lexical_shares(known, ["fi", "id"], weights, lexical, [0.0, 0.0], langs)[1] == 1.0  # read by one analyzer
+
+
+class Blind:
+    """An encoder to which all texts are alike."""
+
+    similarity = "cosine"
+
+    def encode_query(self, sentences, **options):
+        return np.ones((len(sentences), 4), dtype=np.float32) / 2
+
+    encode_document = encode_query
+
+
+NAMES = [
+    Passage("z", "Nobody is named here.", lang="en"),
+    Passage("m", "The church had asked Luther to come.", lang="en"),
+    Passage("a", "Church, church and church again.", lang="en"),
+]
+
+
+def test_a_name_is_found_by_its_sound_in_another_script(tmp_path):
+    index = Index.build(Blind(), NAMES, tmp_path / "idx")
+    for question, lang in (
+        ("Когда жил Лютер?", "ru"),
+        ("लूथर कब जीवित थे?", "hi"),
+        ("متى عاش لوثر؟", "ar"),
+        ("Лютер", ""),
+    ):
+        hits = index.search(question, 3, lang=lang)
+        assert hits[0].passage.id == "m", question
+        assert hits[0].parts["phonetic"] > 0 == hits[0].parts["lexical"]
+        assert "phonetic" not in hits[1].parts
+    assert not index.search("Когда жил Лютер?", lang="ru", mode="lexical")  # BM25 is about words
+
+
+def test_sounds_count_for_nothing_where_the_languages_are_the_same(tmp_path):
+    passages = [*NAMES, Passage("r", "Лютера попросила прийти церковь.", lang="ru")]
+    index = Index.build(Blind(), passages, tmp_path / "idx")
+    hits = index.search("Luthor's churches", lang="en")  # the key of Luther, but another word
+    assert "phonetic" not in next(hit.parts for hit in hits if hit.passage.id == "m")
+    assert next(hit.parts["phonetic"] for hit in hits if hit.passage.id == "r") > 0
+    assert hits[0].passage.id == "a"
+
+
+def test_a_passage_that_only_its_sound_finds_is_a_candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "DEPTH", 1)
+    monkeypatch.setattr(LocalView, "dense", lambda view, vectors, depth: [{(0, 0): 1.0}])
+    index = Index.build(Blind(), NAMES, tmp_path / "idx")
+    assert {hit.passage.id for hit in index.search("Когда жил Лютер?", 3, lang="ru")} == {"z", "m"}
+
+
+def test_keys_do_not_make_a_passage_longer(tmp_path):
+    index = Index.build(
+        Blind(), [Passage("1", "Norman Luther", lang="en"), Passage("2", "to be", lang="fi")], tmp_path / "idx"
+    )
+    [segment] = index.refresh().snapshot.segments
+    assert segment.postings.lengths.tolist() == [2, 2]
+    assert len(segment.postings.passages) == 6
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-"""The words of a passage that answer a question: those with its terms, and those near its words in any language."""
+"""The words of a passage that answer a question: those with its terms, those that sound like its words, and those near
+its words in any language."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
+from interlingua.index.ranking import foreign
 from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.models.static.encoder import TINY, StaticSide, static_sides
 from interlingua.retrieval.late_interaction.states import TokenStates
 from interlingua.text.analyzers import Analyzer, analyzer
 from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
 from interlingua.text.languages import find_code
+from interlingua.text.phonetic import phonetic_keys
 
 if TYPE_CHECKING:
     from interlingua.index.index import Index
@@ -40,8 +43,9 @@ NEAR_STATE = 0.12
 
 
 class Highlights:
-    """The words of passages that answer to a question: those with its terms, and with an `encoder` of late interaction,
-    or a static one, also those that are the nearest to a word of the question, whatever language either is in.
+    """The words of passages that answer to a question: those with its terms, and with an `encoder` those of passages in
+    other languages that sound like its words; with one of late interaction, or a static one, also those that are the
+    nearest to a word of the question, whatever language either is in.
 
     `lang` is the language of a question that is given as a text, detected if not given. A `Question` that was searched
     for has its terms already.
@@ -49,13 +53,19 @@ class Highlights:
 
     def __init__(self, question: str | Question, lang: str = "", encoder: AnyEncoder | None = None) -> None:
         self._question = question if isinstance(question, Question) else Question(question, lang or None)
+        self._sounds = frozenset(self._question.sounds if encoder is not None else ())
         self._aligner = _aligner(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
 
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
         text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
         question_terms = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
-        spans = [span for span in _pieces(text) if _alike(cut, text[slice(*span)], question_terms)]
+        sounds = self._sounds if foreign(self._question, [passage.lang]).any() else frozenset()
+        spans = [
+            span
+            for span in _pieces(text)
+            if _alike(cut, word := text[slice(*span)], question_terms) or not sounds.isdisjoint(phonetic_keys(word))
+        ]
         return _joined(sorted(spans + self._aligner.spans(text, cut)))
 
 

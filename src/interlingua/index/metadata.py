@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import chain, islice, zip_longest
 from math import inf
 from pathlib import Path
@@ -23,6 +24,7 @@ from interlingua.errors import BadInput, Damaged, NotFound, suggestion
 from interlingua.files import atomic_write
 from interlingua.models.protocols import AnyEncoder, Encoder, has_token_vectors
 from interlingua.retrieval.retriever import Vectors, embed_queries
+from interlingua.text import phonetic
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
 from interlingua.text.detection import detect_language
@@ -144,14 +146,15 @@ def damaged(path: Path, reason: object) -> Damaged:
 
 
 def terms_of(passage: Passage) -> list[str]:
-    """The terms of a passage by the analyzer of its language."""
-    return analyzer(find_code(passage.lang) or "")(passage.whole_text)
+    """The terms of a passage by the analyzer of its language, and then its phonetic keys."""
+    text = passage.whole_text
+    return [*analyzer(find_code(passage.lang) or "")(text), *phonetic.phonetic_keys(text)]
 
 
 def analyzers_of(languages: list[str]) -> dict[str, list[str]]:
-    """Name and version of the analyzer of each language."""
+    """Name and version of the analyzer of each language; the version of phonetic keys belongs to it."""
     analyzers = {lang: analyzer(find_code(lang) or "") for lang in languages}
-    return {lang: [lang_analyzer.name, lang_analyzer.version] for lang, lang_analyzer in analyzers.items()}
+    return {lang: [one.name, f"{one.version}, phonetic keys {phonetic.VERSION}"] for lang, one in analyzers.items()}
 
 
 def load_encoder(
@@ -270,6 +273,11 @@ class Question:
             self._counts[code], whole = analyzer(code).counts(self.normal, limit)
             self.is_cut |= not whole
         return self._counts[code]
+
+    @cached_property
+    def sounds(self) -> Counter[str]:
+        """The phonetic keys of its first words, and how often each occurs."""
+        return Counter(phonetic.phonetic_keys(self.normal)[:ELSEWHERE])
 
     def sought(self, langs: Names[str], languages: Names[str]) -> dict[str, str]:
         """For each of `langs` the language of the analyzer that finds the terms for passages in it, among passages in

@@ -150,7 +150,7 @@ def _sources(sources: Collection[str]) -> str:
 
 MATCHED = 64
 """The best candidates by words and vectors, which are also matched subword by subword."""
-OWN, FOREIGN = 0.2, 0.7
+OWN, FOREIGN = 0.2, 0.85
 """Weights of the dense score, beside 1 of the lexical one, where all passages are in the question's language and where
 none is: docs/search.md says what was measured."""
 OWN_STATES, FOREIGN_STATES = 0.5, 1.4
@@ -183,16 +183,23 @@ def meaning_weight(share: float, known: bool = True, states: bool = False) -> fl
     return float(foreign ** (1 - share) * own**share)
 
 
+def foreign(question: Question, langs: Collection[str]) -> NDArray[np.bool_]:
+    """[langs]: whether each is another language than the question's; where that is not known, all are."""
+    own = find_code(question.lang)
+    return np.array([own is None or find_code(lang) != own for lang in langs], dtype=bool)
+
+
 def lexical_shares(
     question: Question,
     languages: Collection[str],
     weights: Mapping[str, float],
     lexical: Sequence[float],
+    phonetic: Sequence[float],
     langs: Sequence[str],
 ) -> Floats:
     """[candidates]: the `lexical` scores of candidates in the languages `langs`, among passages in `languages`, each as
     a share of what a passage in its language with all terms of the question in full would score. `weights` are the
-    terms'.
+    terms'. Of candidates in other languages the `phonetic` scores are added, and the phonetic keys are among the terms.
 
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
@@ -202,8 +209,10 @@ def lexical_shares(
         code: sum(times * weights.get(term, 0.0) for term, times in question.counts(code).items())
         for code in set(sought.values())
     }
+    others = foreign(question, langs)
     full = np.array([by_code[sought[lang]] for lang in langs], dtype=np.float64)
-    scores = np.array(lexical, dtype=np.float64)
+    full += others * sum(times * weights.get(key, 0.0) for key, times in question.sounds.items())
+    scores = np.array(lexical, dtype=np.float64) + others * np.array(phonetic, dtype=np.float64)
     shares: Floats = np.minimum(1.0, np.divide(scores, full, where=full != 0, out=np.zeros(len(full))))
     return shares
 
@@ -250,7 +259,7 @@ def hybrid(
     """
 
     def ranked(meanings: Sequence[Floats], tokens: dict[int, float]) -> Ranked:
-        scores = fuse(lexical, meanings, weight)
+        scores = fuse(lexical, meanings, weight, share)
         order = ranking_order(scores, docids)
         return Ranked(order, scores[order], tokens)
 
@@ -266,16 +275,19 @@ def hybrid(
     return ranked([dense, meaning], dict(zip(places, scores.tolist(), strict=True)))
 
 
-def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float) -> NDArray[np.float32]:
+def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float, share: float) -> NDArray[np.float32]:
     """Fuse the scores of one question's candidates: (lexical + `weight` · dense) / (1 + `weight`), from 0 to 1.
 
-    Lexical is the `lexical` share (see `lexical_shares`), times its share of the best candidate's: little where few of
-    the terms occur at all, as in a language that is not the question's. Dense is the mean of the `meanings`, each
-    min–max normalised among the candidates (½ where all are equal). All are [candidates].
+    Lexical is the square of a candidate's part l of the best `lexical` share b (see `lexical_shares`), times b: little
+    where few of the terms occur at all. Where none of the passages is in the question's language it is times √b, since
+    there only names and a few more terms can occur; with a `share` of passages in it, l² · b^((1 + share) / 2). Dense
+    is the mean of the `meanings`, each min–max normalised among the candidates (½ where all are equal). All are
+    [candidates].
     """
     best = max(lexical.max(initial=0.0), float(np.finfo(np.float32).tiny))
     dense = np.mean([centred(meaning, "a hybrid search") for meaning in meanings], axis=0) + 0.5
-    fused: NDArray[np.float64] = (lexical**2 / best + weight * dense) / (1 + weight)
+    words = (lexical / best) ** 2 * best ** ((1 + share) / 2)
+    fused: NDArray[np.float64] = (words + weight * dense) / (1 + weight)
     return fused.astype(np.float32)
 
 

@@ -15,7 +15,7 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.index.documents import says
 from interlingua.index.metadata import Budget, Question, Questions
-from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
+from interlingua.index.ranking import foreign, hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.states import StateMaxSim
@@ -35,10 +35,11 @@ SAME = 5
 
 class Hit(NamedTuple):
     """A passage found and its score. `parts` are the scores that it came from: "dense" (cosine or dot product, as the
-    encoder's similarity says), "lexical" (BM25), "tokens" (`StaticMaxSim`) and "reranker", those of them that were
-    computed. Where hits were grouped, `group` is the value that the group has in common (None for a passage that stands
-    alone), and `more` the number of further hits of the group. Where each text is given once, `repeated` is the number
-    of further passages that say the same, and `same` are the first of them."""
+    encoder's similarity says), "lexical" (BM25), "phonetic" (BM25 of phonetic keys, of passages in other languages than
+    the question's), "tokens" (`StaticMaxSim`) and "reranker", those of them that were computed. Where hits were
+    grouped, `group` is the value that the group has in common (None for a passage that stands alone), and `more` the
+    number of further hits of the group. Where each text is given once, `repeated` is the number of further passages
+    that say the same, and `same` are the first of them."""
 
     passage: Passage
     score: float
@@ -157,41 +158,57 @@ class Search(Generic[Row]):
         if vectors is not None:
             with budget.stage("dense search", *questions):
                 dense = view.dense(vectors, depth)
-        matches: Iterable[LexicalMatches[Row]] = ()
+        words: Iterable[LexicalMatches[Row] | None] = [None] * len(questions)
+        heard = words
         if self.mode != "dense":
             with budget.stage("scoring", *questions):
-                matches = view.lexical(terms, depth)
-        rankings, rest = [], iter(matches)
+                words = view.lexical(terms, depth)
+                if vectors is not None:
+                    heard = view.lexical([self._sounds(question) for question in questions], depth)
+        rankings = []
+        matches = zip(words, heard, strict=True)
         for number, question in enumerate(questions):
             with budget.stage("scoring", question):
                 vector = None if vectors is None else vectors[number]
-                lexical = None if self.mode == "dense" else next(rest)
-                rankings.append(self._ranking(question, lexical, vector, dense[number], depth))
+                rankings.append(self._ranking(question, *next(matches), vector, dense[number], depth))
         return rankings
+
+    def _sounds(self, question: Question) -> Counter[str]:
+        """The phonetic keys to look for: none where all passages are in the question's language."""
+        return question.sounds if foreign(question, self.languages).any() else Counter()
 
     def _ranking(
         self,
         question: Question,
-        matches: LexicalMatches[Row] | None,
+        words: LexicalMatches[Row] | None,
+        heard: LexicalMatches[Row] | None,
         vector: Floats | None,
         dense: Scores[Row],
         depth: int,
     ) -> Ranking[Row]:
         """The best `depth` passages, and the scores of all candidates."""
-        if matches is None:
+        if words is None:
             return Ranking(self._first(dense, depth), {"dense": dense})
-        if vector is None:
-            return Ranking(self._first(matches.best, depth), {"lexical": matches.best})
-        # both scores of each candidate, whichever search found it
-        candidates = list(dict.fromkeys(self._best(matches.best, depth) + self._best(dense, depth)))
-        lexical = matches.scores(candidates)
+        if vector is None or heard is None:
+            return Ranking(self._first(words.best, depth), {"lexical": words.best})
+        # all scores of each candidate, whichever search found it
+        alike = self._foreign(question, self._best(heard.best, depth))
+        candidates = list(dict.fromkeys(self._best(words.best, depth) + self._best(dense, depth) + alike))
+        lexical, phonetic = words.scores(candidates), heard.scores(candidates)
         dense = dense | self.view.dense_scores([row for row in candidates if row not in dense], vector)
         langs, share = self.view.langs(candidates), share_of_own(question.lang, self.languages)
         ranked = hybrid(
             question.text,
             self.view.docid_order(candidates),
             langs,
-            lexical_shares(question, self.view.languages, matches.weights, [lexical[row] for row in candidates], langs),
+            lexical_shares(
+                question,
+                self.view.languages,
+                {**words.weights, **heard.weights},
+                [lexical[row] for row in candidates],
+                [phonetic[row] for row in candidates],
+                langs,
+            ),
             np.array([dense[row] for row in candidates]),
             meaning_weight(share, bool(find_code(question.lang)), self.states),
             share,
@@ -201,7 +218,14 @@ class Search(Generic[Row]):
         best = zip(ranked.order[:depth].tolist(), ranked.scores[:depth].tolist(), strict=True)
         tokens = {candidates[place]: score for place, score in ranked.tokens.items()}
         parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
+        if alike:
+            others = self._foreign(question, candidates)
+            parts["phonetic"] = {row: phonetic[row] for row in others if phonetic[row] > 0}
         return Ranking([(candidates[place], score) for place, score in best], parts)
+
+    def _foreign(self, question: Question, rows: list[Row]) -> list[Row]:
+        """Those of some rows that are not in the question's language."""
+        return [row for row, other in zip(rows, foreign(question, self.view.langs(rows)), strict=True) if other]
 
     def _tokens(self, rows: Sequence[Row]) -> Sequence[Sized]:
         """The subwords of passages, or their token states where those are kept."""

@@ -23,7 +23,7 @@ from interlingua.index.ranking import distinct
 from interlingua.index.store import CHUNK, BuildSettings, chunks, encode_passages
 from interlingua.models.protocols import Encoder
 from interlingua.progress import track
-from interlingua.retrieval.bm25.postings import NONE, document_vector, term_number
+from interlingua.retrieval.bm25.postings import NONE, document_vector, length_of, term_number
 from interlingua.retrieval.retriever import embed_passages
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Counts:
     def add_passage(self, passage: Passage) -> None:
         """Count a passage by its text."""
         terms = terms_of(passage)
-        self.add(passage.lang, len(terms), set(map(term_number, terms)), passage.metadata)
+        self.add(passage.lang, length_of(terms), set(map(term_number, terms)), passage.metadata)
 
     def add_row(self, row: Mapping[str, Any], by: int = 1) -> None:
         """Count a passage by its row."""
@@ -263,4 +263,4 @@ def _rows(
 def _row(number: int, passage: Passage, vector: Any, about: IndexRecord, subwords: Sequence[int]) -> dict[str, Any]:
     terms = terms_of(passage)
     sparse = document_vector(terms, about["mean_length"], about["k1"], about["b"])
-    return row_of(number, passage, len(terms), vector, sparse, subwords)
+    return row_of(number, passage, length_of(terms), vector, sparse, subwords)

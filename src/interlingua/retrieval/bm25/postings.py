@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, write_array
+from interlingua.text.phonetic import is_phonetic
 
 Keys = NDArray[np.uint64]
 Ints = NDArray[np.int32]
@@ -42,6 +43,11 @@ def keys_of(terms: Iterable[str]) -> Keys:
     """The key of each term, 64 bits of a hash, the same everywhere. Among ten million terms two share one with a
     probability of 3 in a million; they then count as one term."""
     return np.frombuffer(b"".join(map(digest, terms)), dtype="<u8").astype(np.uint64)
+
+
+def length_of(terms: Sequence[str]) -> int:
+    """The length of a passage in terms, repetitions included. What sounds like its words does not make it longer."""
+    return sum(1 for term in terms if not is_phonetic(term))
 
 
 def inverse_frequency(found_in: Any, passages: int) -> Any:
@@ -71,7 +77,7 @@ class Postings:
 
     `terms` uint64 [terms]: the key of each (`keys_of`), ascending; `passages` int32 [postings]: the passage, ascending
     within a term; `counts` int32 [postings]: how often it holds the term; `starts` int64 [terms + 1]; `lengths` int32
-    [passages]: terms of each passage, repetitions included.
+    [passages]: terms of each passage (`length_of`).
     """
 
     terms: Keys
@@ -142,21 +148,21 @@ class _Numbered:
     """Some passages, with numbers for their terms that count for these passages alone."""
 
     def __init__(self) -> None:
-        self.flat, self.lengths = array("i"), array("i")
+        self.flat, self.ends, self.lengths = array("i"), array("q", [0]), array("i")
         self.numbers: defaultdict[str, int] = defaultdict(count().__next__)  # no cycle: it goes when it is let go
 
     def add(self, terms: Sequence[str]) -> None:
         self.flat.extend([self.numbers[term] for term in terms])
-        self.lengths.append(len(terms))
+        self.ends.append(len(self.flat))
+        self.lengths.append(length_of(terms))
 
     def postings(self) -> Postings:
         from scipy.sparse import csr_array
 
         keys, places = np.unique(keys_of(self.numbers), return_inverse=True)
         terms, lengths = places.astype(np.int32)[np.asarray(self.flat)], np.array(self.lengths, dtype=np.int32)
-        ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         ones = np.ones(len(terms), dtype=np.int32)
-        matrix = csr_array((ones, terms, ends), shape=(len(lengths), len(keys))).tocsc()
+        matrix = csr_array((ones, terms, np.array(self.ends)), shape=(len(lengths), len(keys))).tocsc()
         matrix.sum_duplicates()
         rows, starts = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int64)
         return Postings(keys, rows, matrix.data, starts, lengths)
@@ -287,7 +293,7 @@ def term_number(term: str) -> int:
 
 def document_vector(terms: Sequence[str], mean_length: float, k1: float, b: float) -> dict[int, float]:
     """The passage's side for its `terms`, repetitions included; `{NONE: 1}` where it has none."""
-    norm = length_norms(len(terms), mean_length, k1, b)
+    norm = length_norms(length_of(terms), mean_length, k1, b)
     counts = Counter(map(term_number, terms))
     return {number: count / (count + norm) for number, count in counts.items()} or {NONE: 1.0}
 

@@ -1,0 +1,123 @@
+"""Phonetic keys: what words that sound alike have in common in every script, so that Лютер finds Luther.
+
+A key is the row of a word's consonants, each as one of eight classes, as in Soundex (Russell 1918). Vowels, h and y are
+left out, and a class that comes twice in a row counts once:
+
+    P: b p f v w    T: t d    K: k g q c    S: s z j and the like    L    R    M    N
+
+    Luther, Лютер, लूथर, لوثر → LTR        Norman, Норман, Νόρμαν, नॉर्मन, نورمان → NRMN
+
+The consonant of a letter is what its name in Unicode begins with (DEVANAGARI LETTER KA, HEBREW LETTER BET, HANGUL
+SYLLABLE GANG), unless `LETTERS` says otherwise. A word with fewer than three classes has no key. Scripts without spaces
+between words have none either. No language is known, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from unicodedata import name, normalize
+
+import regex
+
+VERSION = "1"
+"""Raised whenever a key changes."""
+MARK = "≈"
+"""Begins every key, and no term of an analyzer."""
+LEAST = 3
+"""Classes of the shortest key."""
+HELD = 1 << 17  # words whose keys are remembered
+WORD = regex.compile(r"[\p{L}\p{M}]+")
+UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Line_Break=SA}]")
+CLASSES = {
+    letter: key
+    for key, letters in {
+        "P": "bpfvw",
+        "T": "td",
+        "K": "kgqc",
+        "S": "szj",
+        "L": "l",
+        "R": "r",
+        "M": "m",
+        "N": "n",
+    }.items()
+    for letter in letters
+}
+"""The class of each consonant of the Latin alphabet."""
+SPELLINGS = str.maketrans({"ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "t", "ł": "l", "ı": "i", "æ": "e", "œ": "e"})
+SOUNDS = (
+    (regex.compile("sch|tch|dg(?=[eiy])|sh|zh"), "s"),
+    (regex.compile("ph"), "f"),
+    (regex.compile("gh(?=t)|h"), ""),
+    (regex.compile("c(?=[eiy])|t[sz]"), "s"),
+    (regex.compile("x"), "ks"),
+)
+"""What is written with several letters in the Latin alphabet, one after another."""
+OTHER_SOUNDS = (
+    (regex.compile("дж"), "ж"),
+    (regex.compile("μπ"), "π"),
+    (regex.compile("ντ"), "τ"),
+    (regex.compile("γκ"), "κ"),
+    (regex.compile("τ[ζσ]"), "σ"),
+    (regex.compile("تش"), "ش"),
+    (regex.compile("^(?:[وفبك]?ال|لل)(?=..)"), ""),  # the Arabic article, which is written with its word
+)
+LETTERS = {
+    letter: key
+    for letters, key in (
+        *(("фв", "P"), ("х", "K"), ("жцчшщс", "S"), ("л", "L"), ("р", "R"), ("м", "M"), ("н", "N"), ("йыьъ", "")),
+        *(("χ", "K"), ("ξ", "KS"), ("ψ", "PS"), ("ςո", "")),  # ς ends the nominative
+        *(("پڤ", "P"), ("ثذظضط", "T"), ("خغقكگک", "K"), ("جشصچژ", "S"), ("عحهةويىیأءاآإئؤ", "")),
+        *(("חכך", "K"), ("צץשז", "S"), ("עאהוי", "")),
+    )
+    for letter in letters
+}
+"""Letters whose names do not begin with what they sound like."""
+NAMED = regex.compile("(?:LETTER|SYLLABLE) (?:SMALL |FINAL )?(?P<onset>[BCDFGJKLMNPQRSTVWXZ][^AEIOU ]*)")
+
+
+def phonetic_keys(text: str) -> list[str]:
+    """The keys of the words of a text, in order, each after `MARK`."""
+    return [key for word in WORD.findall(text) if (key := _key(word))]
+
+
+def is_phonetic(term: str) -> bool:
+    """Whether a term is a phonetic key."""
+    return term.startswith(MARK)
+
+
+@lru_cache(maxsize=HELD)
+def _key(word: str) -> str:
+    """The key of a word after `MARK`; "" for a word without one."""
+    if UNSPACED.search(word):
+        return ""
+    letters = normalize("NFD", word.lower().translate(SPELLINGS))
+    plain = normalize("NFC", "".join(letter for letter in letters if not "\u0300" <= letter <= "\u036f"))
+    if plain.isascii():
+        classes = _latin(plain)
+    else:
+        for pattern, sound in OTHER_SOUNDS:
+            plain = pattern.sub(sound, plain)
+        classes = "".join(map(_classes, plain))
+    key = "".join(one for one, before in zip(classes, " " + classes, strict=False) if one != before)
+    return MARK + key if len(key) >= LEAST else ""
+
+
+def _latin(word: str) -> str:
+    """The classes of a word in the Latin alphabet."""
+    for pattern, sound in SOUNDS:
+        word = pattern.sub(sound, word)
+    return "".join(CLASSES.get(letter, "") for letter in word)
+
+
+@lru_cache(maxsize=1 << 14)
+def _classes(letter: str) -> str:
+    """The classes of a letter, or of a syllable of Hangul."""
+    if letter in LETTERS:
+        return LETTERS[letter]
+    if letter.isascii():
+        return CLASSES.get(letter, "")
+    called = name(letter, "")
+    if called.startswith("HANGUL SYLLABLE "):
+        return _latin(called.rpartition(" ")[2].lower())
+    found = NAMED.search(called)
+    return _latin(found["onset"].lower()) if found else ""

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from interlingua.text.analyzers import analyzer
+from interlingua.text.phonetic import LEAST, MARK, is_phonetic, phonetic_keys
+
+ALIKE = {
+    "LTR": "Luther LUTHER Лютер Лютера Λούθερ Λούθερς लूथर لوثر לותר ლუთერი Լութեր Luthér",
+    "NRMN": "Norman Норман Νόρμαν नॉर्मन نورمان நார்மன் নরমান",
+    "PSNKTN": "Washington Вашингтон 워싱턴 ვაშინგტონი Վաշինգտոն வாஷிங்டன்",
+    "LKSNTR": "Alexander Александр Αλέξανδρ Aleksander",
+    "STRS": "Straße Strasse",
+    "RSTR": "Rochester Рочестер",
+    "PTRS": "Peters Πέτρσι",
+    "KRSTPR": "Christopher Кристофер Χρίστοφερ क्रिस्टोफर كريستوفر",
+}
+
+
+@pytest.mark.parametrize("key", ALIKE)
+def test_words_that_sound_alike_have_one_key_in_every_script(key):
+    words = ALIKE[key].split()
+    assert {word: phonetic_keys(word) for word in words} == {word: [MARK + key] for word in words}
+
+
+def test_keys_come_in_order_once_a_word_and_short_words_have_none():
+    assert phonetic_keys("Josh Norman, who met Norman") == [f"{MARK}NRMN"] * 2
+    assert phonetic_keys("a tea bad 1984 §") == []
+    assert phonetic_keys("Mississippi") == [f"{MARK}MSP"]  # a class twice in a row counts once
+    assert all(len(key) > LEAST for key in phonetic_keys("Bonn and Bremen and Berlin"))
+
+
+def test_an_accent_counts_for_nothing_however_it_is_written():
+    assert phonetic_keys("Zu\u0308rich") == phonetic_keys("Z\u00fcrich") == phonetic_keys("Zurich")
+    assert phonetic_keys("И\u0306ошкар-Ола") == phonetic_keys("\u0419ошкар-Ола")
+
+
+def test_scripts_without_spaces_have_no_keys():
+    assert phonetic_keys("東京タワー กรุงเทพมหานคร ភ្នំពេញ ရန်ကုန်") == []
+    assert phonetic_keys("東京 Norman") == [f"{MARK}NRMN"]
+
+
+def test_the_arabic_article_belongs_to_no_name():
+    assert phonetic_keys("نورمان") == phonetic_keys("النورمان") == phonetic_keys("والنورمان")
+
+
+def test_no_term_of_an_analyzer_is_a_key():
+    text = f"{MARK}NRMN 3≈4 Norman ≈ Норман"
+    for lang in ("en", "ru", "zh", "th", "ko", ""):
+        assert not any(map(is_phonetic, analyzer(lang)(text)))
+    assert all(map(is_phonetic, phonetic_keys(text)))
