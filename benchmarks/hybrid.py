@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -36,7 +36,6 @@ from interlingua.data.collections import cross, load_collection
 from interlingua.data.records import Collection, Passage
 from interlingua.evaluation import evaluate
 from interlingua.index import ranking as hybrid
-from interlingua.index import search
 from interlingua.index.index import Index
 from interlingua.index.metadata import Question
 from interlingua.models.late_interaction import load_any
@@ -127,15 +126,15 @@ def systems(weights: Sequence[float]) -> Iterator[tuple[str, str]]:
 def settings(weight: float | None, *, matched: bool = True, heard: bool = True) -> Iterator[None]:
     """Search with one `weight` of meaning for all languages (None: as it is), with subwords `matched` or not, and with
     phonetic keys `heard` or not."""
-    sounds = search.Search._sounds
+    is_foreign = Question.is_foreign
     names = ("OWN", "FOREIGN", "OWN_STATES", "FOREIGN_STATES", "UNKNOWN")
     before = {name: getattr(hybrid, name) for name in (*names, "MATCHED")}
     for name in names if weight is not None else ():
         setattr(hybrid, name, weight)
     hybrid.MATCHED = hybrid.MATCHED if matched else 0
-    search.Search._sounds = sounds if heard else lambda self, question: Counter()
+    Question.is_foreign = is_foreign if heard else lambda self, lang: False
     yield
-    search.Search._sounds = sounds
+    Question.is_foreign = is_foreign
     for name, value in before.items():
         setattr(hybrid, name, value)
 

@@ -323,6 +323,34 @@ def test_a_passage_that_only_its_sound_finds_is_a_candidate(tmp_path, monkeypatc
     assert {hit.passage.id for hit in index.search("Когда жил Лютер?", 3, lang="ru")} == {"z", "m"}
 
 
+def test_passages_in_the_language_of_the_question_do_not_stand_before_those_found_by_sound(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "DEPTH", 2)
+    own = [Passage(f"r{number}", "литр молока", lang="ru") for number in range(6)]
+    index = Index.build(Blind(), [*NAMES, *own], tmp_path / "idx")
+    by_id = {hit.passage.id: hit for hit in index.search("Когда жил Лютер?", 4, lang="ru")}
+    assert by_id["m"].parts["phonetic"] > 0
+    assert not any("phonetic" in hit.parts for id, hit in by_id.items() if id != "m")
+
+
+def test_keys_do_not_count_against_passages_that_have_none():
+    question, langs = Question("Luther", "en"), ["fr", "zh", "en"]
+    weights = dict.fromkeys([*question.terms(["en"]), *question.sounds], 1.0)
+    assert lexical_shares(question, langs, weights, [1.0] * 3, [0.0] * 3, langs).tolist() == [0.5, 1.0, 1.0]
+    assert lexical_shares(question, langs, weights, [0.0] * 3, [1.0, 0.0, 1.0], langs).tolist() == [0.5, 0.0, 0.0]
+
+
+def test_a_long_question_has_its_first_keys_and_says_so():
+    question = Question("Washington " * 500 + "Norman")
+    assert len(question.sounds) == 2
+    assert not question.is_cut
+    letters = "bdglmnrs"
+    many = Question(
+        " ".join(f"{a}a{b}a{c}a{d}" for a in letters for b in letters for c in letters for d in letters[:2])
+    )
+    assert len(many.sounds) == 500
+    assert many.is_cut
+
+
 def test_keys_do_not_make_a_passage_longer(tmp_path):
     index = Index.build(
         Blind(), [Passage("1", "Norman Luther", lang="en"), Passage("2", "to be", lang="fi")], tmp_path / "idx"

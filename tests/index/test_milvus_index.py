@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from interlingua.index.milvus.version import IndexVersion
 from interlingua.retrieval.bm25.bm25 import BM25
 from interlingua.retrieval.fusion import rrf
 from interlingua.retrieval.run import Run
+from interlingua.text import phonetic
 
 pytest.importorskip("milvus_lite")
 
@@ -374,3 +376,19 @@ def test_addresses(text, expected):
 def test_an_address_that_is_none_is_refused(text):
     with pytest.raises(InterlinguaError):
         Address.parse(text)
+
+
+def test_passages_that_other_versions_have_cut_are_told_until_all_are_cut_again(tmp_path, monkeypatch, caplog):
+    place = f"milvus:{tmp_path}/lite.db/docs"
+    Index.build(LetterEncoder(), [Passage("1", "Luther", lang="en"), Passage("2", "star", lang="de")], place).close()
+    monkeypatch.setattr(phonetic, "VERSION", "next")
+    with closing(Index.open(place, LetterEncoder())) as index:
+        assert "other versions of the analyzers" in caplog.text
+        index.add([Passage("3", "Norman", lang="en"), Passage("4", "Luther", lang="fi")])
+    caplog.clear()
+    with closing(Index.open(place, LetterEncoder())) as index:
+        assert "other versions of the analyzers" in caplog.text
+        index.compact()
+    caplog.clear()
+    Index.open(place, LetterEncoder()).close()
+    assert "other versions" not in caplog.text

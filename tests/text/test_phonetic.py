@@ -3,17 +3,24 @@ from __future__ import annotations
 import pytest
 
 from interlingua.text.analyzers import analyzer
-from interlingua.text.phonetic import LEAST, MARK, is_phonetic, phonetic_keys
+from interlingua.text.phonetic import LEAST, MARK, WITHOUT, is_phonetic, phonetic_keys
 
 ALIKE = {
-    "LTR": "Luther LUTHER Лютер Лютера Λούθερ Λούθερς लूथर لوثر לותר ლუთერი Լութեր Luthér",
-    "NRMN": "Norman Норман Νόρμαν नॉर्मन نورمان நார்மன் নরমান",
-    "PSNKTN": "Washington Вашингтон 워싱턴 ვაშინგტონი Վաշինգտոն வாஷிங்டன்",
+    "LTR": "Luther LUTHER Лютер Лютера Λούθερ Λούθερς लूथर لوثر לותר ლუთერი Լութեր Luthér ﻟﻮﺛﺮ",
+    "NRMN": "Norman Ｎｏｒｍａｎ Норман Νόρμαν नॉर्मन نورمان நார்மன் নরমান",
+    "PSNKTN": "Washington Вашингтон 워싱턴 ვაშინგტონი Վաշինգտոն वाशिंगटन",
+    "LNTN": "London Лондон लंदन ਲੰਡਨ לונדון",
     "LKSNTR": "Alexander Александр Αλέξανδρ Aleksander",
     "STRS": "Straße Strasse",
     "RSTR": "Rochester Рочестер",
     "PTRS": "Peters Πέτρσι",
+    "PSPK": "Pacific Paciﬁc Pa\u00adci\u00adfic",
     "KRSTPR": "Christopher Кристофер Χρίστοφερ क्रिस्टोफर كريستوفر",
+    "SRSL": "Черчилль ჩერჩილი चर्चिल Չերչիլ",
+    "MRK": "America አሜሪካ",
+    "TRKSTN": "Түркістан",
+    "KSLP": "Југославија Yugoslavia",
+    "MKSPL": "Maxwell Maxwəll",
 }
 
 
@@ -35,9 +42,33 @@ def test_an_accent_counts_for_nothing_however_it_is_written():
     assert phonetic_keys("И\u0306ошкар-Ола") == phonetic_keys("\u0419ошкар-Ола")
 
 
+def test_what_is_not_seen_ends_no_word():
+    assert phonetic_keys("Nor\u00adman") == phonetic_keys("नॉर्\u200dमन") == [f"{MARK}NRMN"]
+
+
+def test_vowels_of_every_alphabet_count_for_nothing():
+    assert phonetic_keys("Əhməd Әуе Өүһұ አዐ ऋऑ") == []
+
+
+def test_what_is_longer_than_a_word_has_no_key():
+    assert phonetic_keys("Norman" * 11 + " Norman") == [f"{MARK}NRMN"]
+    assert phonetic_keys("Norman" + "\u0301\u0323" * 1_000_000) == []  # would take minutes to bring into order
+
+
 def test_scripts_without_spaces_have_no_keys():
     assert phonetic_keys("東京タワー กรุงเทพมหานคร ភ្នំពេញ ရန်ကုန်") == []
-    assert phonetic_keys("東京 Norman") == [f"{MARK}NRMN"]
+    assert phonetic_keys("東京 Norman") == phonetic_keys("由Norman撰写") == [f"{MARK}NRMN"]
+    texts = {
+        "zh": "由撰写东京塔",
+        "ja": "東京タワーとりで",
+        "th": "กรุงเทพมหานคร",
+        "lo": "ວຽງຈັນ",
+        "km": "ភ្នំពេញ",
+        "my": "ရန်ကုန်",
+        "bo": "ལྷ་ས",
+    }
+    assert texts.keys() <= WITHOUT
+    assert not any(map(phonetic_keys, texts.values()))
 
 
 def test_the_arabic_article_belongs_to_no_name():

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.index.metadata import Question
-from interlingua.index.ranking import foreign
 from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.models.static.encoder import TINY, StaticSide, static_sides
 from interlingua.retrieval.late_interaction.states import TokenStates
@@ -60,11 +59,12 @@ class Highlights:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
         text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
         question_terms = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
-        sounds = self._sounds if foreign(self._question, [passage.lang]).any() else frozenset()
+        sounds = self._sounds if self._question.is_foreign(passage.lang) else frozenset()
         spans = [
             span
             for span in _pieces(text)
-            if _alike(cut, word := text[slice(*span)], question_terms) or not sounds.isdisjoint(phonetic_keys(word))
+            if _alike(cut, word := text[slice(*span)], question_terms)
+            or (sounds and not sounds.isdisjoint(phonetic_keys(word)))
         ]
         return _joined(sorted(spans + self._aligner.spans(text, cut)))
 

@@ -276,8 +276,15 @@ class Question:
 
     @cached_property
     def sounds(self) -> Counter[str]:
-        """The phonetic keys of its first words, and how often each occurs."""
-        return Counter(phonetic.phonetic_keys(self.normal)[:ELSEWHERE])
+        """Its phonetic keys, the first `ELSEWHERE` of them, and how often each occurs."""
+        counts = Counter(phonetic.phonetic_keys(self.normal))
+        self.is_cut |= len(counts) > ELSEWHERE
+        return Counter(dict(islice(counts.items(), ELSEWHERE)))
+
+    def is_foreign(self, lang: str) -> bool:
+        """Whether `lang` is another language than the question's; true where that is not known."""
+        own = find_code(self.lang)
+        return own is None or find_code(lang) != own
 
     def sought(self, langs: Names[str], languages: Names[str]) -> dict[str, str]:
         """For each of `langs` the language of the analyzer that finds the terms for passages in it, among passages in

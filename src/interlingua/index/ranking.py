@@ -17,6 +17,7 @@ from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
 from interlingua.retrieval.run import ranking_order
 from interlingua.text.languages import find_code
+from interlingua.text.phonetic import WITHOUT
 
 Floats = NDArray[np.float64]
 Row = TypeVar("Row")
@@ -149,7 +150,7 @@ def _sources(sources: Collection[str]) -> str:
 
 
 MATCHED = 64
-"""The best candidates by words and vectors, which are also matched subword by subword."""
+"""The best candidates by words, sounds and vectors, which are also matched subword by subword."""
 OWN, FOREIGN = 0.2, 0.85
 """Weights of the dense score, beside 1 of the lexical one, where all passages are in the question's language and where
 none is: docs/search.md says what was measured."""
@@ -183,12 +184,6 @@ def meaning_weight(share: float, known: bool = True, states: bool = False) -> fl
     return float(foreign ** (1 - share) * own**share)
 
 
-def foreign(question: Question, langs: Collection[str]) -> NDArray[np.bool_]:
-    """[langs]: whether each is another language than the question's; where that is not known, all are."""
-    own = find_code(question.lang)
-    return np.array([own is None or find_code(lang) != own for lang in langs], dtype=bool)
-
-
 def lexical_shares(
     question: Question,
     languages: Collection[str],
@@ -199,7 +194,8 @@ def lexical_shares(
 ) -> Floats:
     """[candidates]: the `lexical` scores of candidates in the languages `langs`, among passages in `languages`, each as
     a share of what a passage in its language with all terms of the question in full would score. `weights` are the
-    terms'. Of candidates in other languages the `phonetic` scores are added, and the phonetic keys are among the terms.
+    terms'. To candidates in other languages than the question's the `phonetic` scores are added, and where such a
+    language has phonetic keys, the question's are among its terms.
 
     Several analyzers read a question whose language is not known. That of one language may find the word Braille, that
     of another five parts of it: these together are no more of the question than the one word is.
@@ -209,10 +205,13 @@ def lexical_shares(
         code: sum(times * weights.get(term, 0.0) for term, times in question.counts(code).items())
         for code in set(sought.values())
     }
-    others = foreign(question, langs)
-    full = np.array([by_code[sought[lang]] for lang in langs], dtype=np.float64)
-    full += others * sum(times * weights.get(key, 0.0) for key, times in question.sounds.items())
-    scores = np.array(lexical, dtype=np.float64) + others * np.array(phonetic, dtype=np.float64)
+    heard = {lang: question.is_foreign(lang) and find_code(lang) not in WITHOUT for lang in sought}
+    of_sounds = (
+        sum(times * weights.get(key, 0.0) for key, times in question.sounds.items()) if any(heard.values()) else 0
+    )
+    full = np.array([by_code[sought[lang]] + of_sounds * heard[lang] for lang in langs], dtype=np.float64)
+    scores = np.array(lexical, dtype=np.float64)
+    scores += [score * question.is_foreign(lang) for score, lang in zip(phonetic, langs, strict=True)]
     shares: Floats = np.minimum(1.0, np.divide(scores, full, where=full != 0, out=np.zeros(len(full))))
     return shares
 
@@ -278,10 +277,10 @@ def hybrid(
 def fuse(lexical: Floats, meanings: Sequence[Floats], weight: float, share: float) -> NDArray[np.float32]:
     """Fuse the scores of one question's candidates: (lexical + `weight` · dense) / (1 + `weight`), from 0 to 1.
 
-    Lexical is the square of a candidate's part l of the best `lexical` share b (see `lexical_shares`), times b: little
-    where few of the terms occur at all. Where none of the passages is in the question's language it is times √b, since
-    there only names and a few more terms can occur; with a `share` of passages in it, l² · b^((1 + share) / 2). Dense
-    is the mean of the `meanings`, each min–max normalised among the candidates (½ where all are equal). All are
+    Lexical is (l / b)² · b for the `lexical` share l (see `lexical_shares`) of a candidate and b of the best: little
+    where few of the terms occur at all. Where none of the passages is in the question's language it is (l / b)² · √b,
+    as few terms but names can occur there; with a `share` of passages in it, (l / b)² · b^((1 + share) / 2). Dense is
+    the mean of the `meanings`, each min–max normalised among the candidates (½ where all are equal). All are
     [candidates].
     """
     best = max(lexical.max(initial=0.0), float(np.finfo(np.float32).tiny))

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from math import inf, isfinite
 from typing import Generic, NamedTuple
 
@@ -15,7 +16,7 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
 from interlingua.index.documents import says
 from interlingua.index.metadata import Budget, Question, Questions
-from interlingua.index.ranking import foreign, hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
+from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
 from interlingua.models.protocols import AnyEncoder
 from interlingua.retrieval.late_interaction.states import StateMaxSim
@@ -26,6 +27,8 @@ from interlingua.text.languages import find_code
 
 DEPTH = 100
 """The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
+HEARD = 4
+"""Times as many passages are looked for by their sound as by words: those in the question's language do not count."""
 DISTINCT = 1_000
 """The best passages among which those are looked for that say different things; ten for each that is wanted, where that
 is more."""
@@ -145,11 +148,13 @@ class Search(Generic[Row]):
         """The best `depth` passages for each of some questions."""
         view, budget = self.view, self.budget
         dense: Sequence[Scores[Row]] = [{} for _ in questions]
-        terms = [Counter[str]() for _ in questions]
+        terms, sounds = [Counter[str]() for _ in questions], [Counter[str]() for _ in questions]
         if self.mode != "dense":
             for number, question in enumerate(questions):
                 with budget.stage("analysis", question):
                     terms[number] = question.terms(view.languages)
+                    if self.mode == "hybrid" and any(map(question.is_foreign, self.languages)):
+                        sounds[number] = question.sounds
         if self.mode == "hybrid" and vectors is not None:
             with budget.stage("scoring", *questions):
                 fused = view.fused(vectors, terms, depth)
@@ -158,24 +163,19 @@ class Search(Generic[Row]):
         if vectors is not None:
             with budget.stage("dense search", *questions):
                 dense = view.dense(vectors, depth)
-        words: Iterable[LexicalMatches[Row] | None] = [None] * len(questions)
-        heard = words
+        words: Iterable[LexicalMatches[Row] | None] = repeat(None)
+        heard: Iterable[LexicalMatches[Row] | None] = repeat(None)
         if self.mode != "dense":
             with budget.stage("scoring", *questions):
                 words = view.lexical(terms, depth)
-                if vectors is not None:
-                    heard = view.lexical([self._sounds(question) for question in questions], depth)
-        rankings = []
-        matches = zip(words, heard, strict=True)
+                if any(sounds):
+                    heard = view.lexical(sounds, min(HEARD * depth, view.deepest or sys.maxsize))
+        rankings, matches = [], zip(words, heard, strict=False)
         for number, question in enumerate(questions):
             with budget.stage("scoring", question):
                 vector = None if vectors is None else vectors[number]
                 rankings.append(self._ranking(question, *next(matches), vector, dense[number], depth))
         return rankings
-
-    def _sounds(self, question: Question) -> Counter[str]:
-        """The phonetic keys to look for: none where all passages are in the question's language."""
-        return question.sounds if foreign(question, self.languages).any() else Counter()
 
     def _ranking(
         self,
@@ -189,12 +189,13 @@ class Search(Generic[Row]):
         """The best `depth` passages, and the scores of all candidates."""
         if words is None:
             return Ranking(self._first(dense, depth), {"dense": dense})
-        if vector is None or heard is None:
+        if vector is None:
             return Ranking(self._first(words.best, depth), {"lexical": words.best})
+        alike = [] if heard is None else self._best(self._foreign(question, heard.best), depth)
         # all scores of each candidate, whichever search found it
-        alike = self._foreign(question, self._best(heard.best, depth))
         candidates = list(dict.fromkeys(self._best(words.best, depth) + self._best(dense, depth) + alike))
-        lexical, phonetic = words.scores(candidates), heard.scores(candidates)
+        lexical = words.scores(candidates)
+        phonetic = dict.fromkeys(candidates, 0.0) if heard is None else heard.scores(candidates)
         dense = dense | self.view.dense_scores([row for row in candidates if row not in dense], vector)
         langs, share = self.view.langs(candidates), share_of_own(question.lang, self.languages)
         ranked = hybrid(
@@ -204,7 +205,7 @@ class Search(Generic[Row]):
             lexical_shares(
                 question,
                 self.view.languages,
-                {**words.weights, **heard.weights},
+                words.weights if heard is None else {**words.weights, **heard.weights},
                 [lexical[row] for row in candidates],
                 [phonetic[row] for row in candidates],
                 langs,
@@ -218,14 +219,14 @@ class Search(Generic[Row]):
         best = zip(ranked.order[:depth].tolist(), ranked.scores[:depth].tolist(), strict=True)
         tokens = {candidates[place]: score for place, score in ranked.tokens.items()}
         parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
-        if alike:
-            others = self._foreign(question, candidates)
-            parts["phonetic"] = {row: phonetic[row] for row in others if phonetic[row] > 0}
+        if heard is not None:
+            parts["phonetic"] = {row: score for row, score in self._foreign(question, phonetic).items() if score > 0}
         return Ranking([(candidates[place], score) for place, score in best], parts)
 
-    def _foreign(self, question: Question, rows: list[Row]) -> list[Row]:
-        """Those of some rows that are not in the question's language."""
-        return [row for row, other in zip(rows, foreign(question, self.view.langs(rows)), strict=True) if other]
+    def _foreign(self, question: Question, scores: Scores[Row]) -> Scores[Row]:
+        """The scores of rows that are not in the question's language."""
+        pairs = zip(scores.items(), self.view.langs(list(scores)), strict=True)
+        return {row: score for (row, score), lang in pairs if question.is_foreign(lang)}
 
     def _tokens(self, rows: Sequence[Row]) -> Sequence[Sized]:
         """The subwords of passages, or their token states where those are kept."""

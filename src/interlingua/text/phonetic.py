@@ -1,4 +1,4 @@
-"""Phonetic keys: what words that sound alike have in common in every script, so that Лютер finds Luther.
+"""Phonetic keys: what words that sound alike have in common, whatever their alphabet, so that Лютер finds Luther.
 
 A key is the row of a word's consonants, each as one of eight classes, as in Soundex (Russell 1918). Vowels, h and y are
 left out, and a class that comes twice in a row counts once:
@@ -7,9 +7,9 @@ left out, and a class that comes twice in a row counts once:
 
     Luther, Лютер, लूथर, لوثر → LTR        Norman, Норман, Νόρμαν, नॉर्मन, نورمان → NRMN
 
-The consonant of a letter is what its name in Unicode begins with (DEVANAGARI LETTER KA, HEBREW LETTER BET, HANGUL
-SYLLABLE GANG), unless `LETTERS` says otherwise. A word with fewer than three classes has no key. Scripts without spaces
-between words have none either. No language is known, and nothing is learned.
+The consonant of a letter is what its name in Unicode begins with (DEVANAGARI LETTER KA, GEORGIAN LETTER BAN, HANGUL
+SYLLABLE GANG), unless `LETTERS` says otherwise. A word with fewer than three classes has no key, nor has one of more
+than `LONGEST` letters, or in a script without spaces between words. No language is known, and nothing is learned.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ from unicodedata import name, normalize
 
 import regex
 
+from interlingua.text.analyzers.segment import INVISIBLE, term_nfkc
+
 VERSION = "1"
 """Raised whenever a key changes."""
 MARK = "≈"
 """Begins every key, and no term of an analyzer."""
 LEAST = 3
 """Classes of the shortest key."""
+LONGEST = 64
+"""Letters and marks of the longest word that has a key."""
 HELD = 1 << 17  # words whose keys are remembered
-WORD = regex.compile(r"[\p{L}\p{M}]+")
-UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Line_Break=SA}]")
+WORD = regex.compile(r"[[\p{L}\p{M}]--[\p{Lm}\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Line_Break=SA}]]+", regex.V1)
+WITHOUT = frozenset(("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"))
+"""Languages whose words have no keys, as no spaces are between them."""
+LATIN = regex.compile(r"\p{Latin}")
 CLASSES = {
     letter: key
     for key, letters in {
@@ -43,7 +49,10 @@ CLASSES = {
     for letter in letters
 }
 """The class of each consonant of the Latin alphabet."""
-SPELLINGS = str.maketrans({"ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "t", "ł": "l", "ı": "i", "æ": "e", "œ": "e"})
+SPELLINGS = str.maketrans(
+    {"ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "t", "ł": "l", "ŋ": "n", "ɓ": "b", "ɗ": "d", "ƙ": "k", "ŧ": "t"}
+    | dict.fromkeys("əǝɛæœ", "e")
+)
 SOUNDS = (
     (regex.compile("sch|tch|dg(?=[eiy])|sh|zh"), "s"),
     (regex.compile("ph"), "f"),
@@ -64,20 +73,25 @@ OTHER_SOUNDS = (
 LETTERS = {
     letter: key
     for letters, key in (
-        *(("фв", "P"), ("х", "K"), ("жцчшщс", "S"), ("л", "L"), ("р", "R"), ("м", "M"), ("н", "N"), ("йыьъ", "")),
-        *(("χ", "K"), ("ξ", "KS"), ("ψ", "PS"), ("ςո", "")),  # ς ends the nominative
+        *(("фв", "P"), ("х", "K"), ("жцчшщсҫћђџ", "S"), ("лљ", "L"), ("р", "R"), ("м", "M"), ("нңњ", "N")),
+        *(("йыьъјәһӏ", ""), ("χ", "K"), ("ξ", "KS"), ("ψ", "PS"), ("ςո", "")),  # ς ends the nominative
         *(("پڤ", "P"), ("ثذظضط", "T"), ("خغقكگک", "K"), ("جشصچژ", "S"), ("عحهةويىیأءاآإئؤ", "")),
         *(("חכך", "K"), ("צץשז", "S"), ("עאהוי", "")),
     )
     for letter in letters
 }
 """Letters whose names do not begin with what they sound like."""
-NAMED = regex.compile("(?:LETTER|SYLLABLE) (?:SMALL |FINAL )?(?P<onset>[BCDFGJKLMNPQRSTVWXZ][^AEIOU ]*)")
+NAMED = regex.compile(
+    "(?:LETTER|SYLLABLE) (?:SMALL |FINAL )?(?P<onset>[BCDFGJKLMNPQRSTVWXZ][^AEIOU ]*)[A-Z]*(?: WITH .*)?$"
+)
+NASAL = regex.compile("SIGN (?:ANUSVARA|CANDRABINDU|BINDI|ADAK BINDI)$|GURMUKHI TIPPI$")
 
 
 def phonetic_keys(text: str) -> list[str]:
     """The keys of the words of a text, in order, each after `MARK`."""
-    return [key for word in WORD.findall(text) if (key := _key(word))]
+    if not text.isascii():
+        text = term_nfkc(INVISIBLE.sub("", text))
+    return [key for word in WORD.findall(text) if len(word) <= LONGEST and (key := _key(word))]
 
 
 def is_phonetic(term: str) -> bool:
@@ -88,11 +102,9 @@ def is_phonetic(term: str) -> bool:
 @lru_cache(maxsize=HELD)
 def _key(word: str) -> str:
     """The key of a word after `MARK`; "" for a word without one."""
-    if UNSPACED.search(word):
-        return ""
     letters = normalize("NFD", word.lower().translate(SPELLINGS))
     plain = normalize("NFC", "".join(letter for letter in letters if not "\u0300" <= letter <= "\u036f"))
-    if plain.isascii():
+    if LATIN.match(plain):
         classes = _latin(plain)
     else:
         for pattern, sound in OTHER_SOUNDS:
@@ -111,13 +123,14 @@ def _latin(word: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _classes(letter: str) -> str:
-    """The classes of a letter, or of a syllable of Hangul."""
+    """The classes of a letter, of a syllable of Hangul, or of the sign of a nasal."""
     if letter in LETTERS:
         return LETTERS[letter]
-    if letter.isascii():
-        return CLASSES.get(letter, "")
     called = name(letter, "")
     if called.startswith("HANGUL SYLLABLE "):
         return _latin(called.rpartition(" ")[2].lower())
+    if NASAL.search(called):
+        return "N"
     found = NAMED.search(called)
-    return _latin(found["onset"].lower()) if found else ""
+    # in names C is the sound of church, X that of loch
+    return _latin(found["onset"].lower().replace("c", "s").replace("x", "k")) if found else ""

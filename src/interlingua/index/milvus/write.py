@@ -199,8 +199,11 @@ def _change(
     store.upsert(new_rows)
     store.delete(gone_numbers)
     store.add_counts(change.found_in)
+    counted = _counted(change, about["round"])
+    # passages that were there before keep their terms until all are cut again by `compact`
+    counted["analyzers"] |= {lang: cut for lang, cut in about["analyzers"].items() if lang in counted["analyzers"]}
     about = {name: value for name, value in about.items() if name != "fields"}
-    store.write_about({**about, **_counted(change, about["round"]), "writing": False})
+    store.write_about({**about, **counted, "writing": False})
 
 
 def _counted(counts: Counts, round_: int = 0) -> IndexRecord:
