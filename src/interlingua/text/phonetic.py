@@ -14,6 +14,7 @@ than `LONGEST` letters, or in a script without spaces between words. No language
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from unicodedata import name, normalize
 
@@ -49,27 +50,21 @@ CLASSES = {
     for letter in letters
 }
 """The class of each consonant of the Latin alphabet."""
+LATIN_CLASSES = str.maketrans(CLASSES | dict.fromkeys("aeiouhy", ""))
+TWICE = re.compile(r"(.)\1+")
 SPELLINGS = str.maketrans(
     {"ß": "ss", "ø": "o", "đ": "d", "ð": "d", "þ": "t", "ł": "l", "ŋ": "n", "ɓ": "b", "ɗ": "d", "ƙ": "k", "ŧ": "t"}
     | dict.fromkeys("əǝɛæœ", "e")
 )
 SOUNDS = (
-    (regex.compile("sch|tch|dg(?=[eiy])|sh|zh"), "s"),
-    (regex.compile("ph"), "f"),
-    (regex.compile("gh(?=t)|h"), ""),
-    (regex.compile("c(?=[eiy])|t[sz]"), "s"),
-    (regex.compile("x"), "ks"),
+    *(("sch", "s"), ("tch", "s"), ("sh", "s"), ("zh", "s"), ("dge", "se"), ("dgi", "si"), ("dgy", "si")),
+    *(("ph", "f"), ("ght", "t"), ("h", ""), ("ts", "s"), ("tz", "s"), ("ce", "se"), ("ci", "si"), ("cy", "si")),
+    ("x", "ks"),
 )
 """What is written with several letters in the Latin alphabet, one after another."""
-OTHER_SOUNDS = (
-    (regex.compile("дж"), "ж"),
-    (regex.compile("μπ"), "π"),
-    (regex.compile("ντ"), "τ"),
-    (regex.compile("γκ"), "κ"),
-    (regex.compile("τ[ζσ]"), "σ"),
-    (regex.compile("تش"), "ش"),
-    (regex.compile("^(?:[وفبك]?ال|لل)(?=..)"), ""),  # the Arabic article, which is written with its word
-)
+OTHER_SOUNDS = (("дж", "ж"), ("μπ", "π"), ("ντ", "τ"), ("γκ", "κ"), ("τζ", "σ"), ("τσ", "σ"), ("تش", "ش"))
+ARTICLE = regex.compile("^(?:[وفبك]?ال|لل)(?=..)")
+"""The Arabic article, which is written with its word."""
 LETTERS = {
     letter: key
     for letters, key in (
@@ -102,23 +97,25 @@ def is_phonetic(term: str) -> bool:
 @lru_cache(maxsize=HELD)
 def _key(word: str) -> str:
     """The key of a word after `MARK`; "" for a word without one."""
-    letters = normalize("NFD", word.lower().translate(SPELLINGS))
-    plain = normalize("NFC", "".join(letter for letter in letters if not "\u0300" <= letter <= "\u036f"))
-    if LATIN.match(plain):
+    plain = word.lower()
+    if not plain.isascii():
+        letters = normalize("NFD", plain.translate(SPELLINGS))
+        plain = normalize("NFC", "".join(letter for letter in letters if not "\u0300" <= letter <= "\u036f"))
+    if plain.isascii() or LATIN.match(plain):
         classes = _latin(plain)
     else:
-        for pattern, sound in OTHER_SOUNDS:
-            plain = pattern.sub(sound, plain)
-        classes = "".join(map(_classes, plain))
-    key = "".join(one for one, before in zip(classes, " " + classes, strict=False) if one != before)
+        for written, sound in OTHER_SOUNDS:
+            plain = plain.replace(written, sound)
+        classes = "".join(map(_classes, ARTICLE.sub("", plain)))
+    key = TWICE.sub(r"\1", classes)
     return MARK + key if len(key) >= LEAST else ""
 
 
 def _latin(word: str) -> str:
     """The classes of a word in the Latin alphabet."""
-    for pattern, sound in SOUNDS:
-        word = pattern.sub(sound, word)
-    return "".join(CLASSES.get(letter, "") for letter in word)
+    for written, sound in SOUNDS:
+        word = word.replace(written, sound)
+    return word.encode("ascii", "ignore").decode().translate(LATIN_CLASSES)
 
 
 @lru_cache(maxsize=1 << 14)
