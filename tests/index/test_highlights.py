@@ -6,6 +6,7 @@ import pytest
 
 from interlingua.data.records import Passage
 from interlingua.index.highlights import highlights
+from interlingua.index.metadata import Question
 from interlingua.models.late_interaction import LateInteractionEncoder
 
 
@@ -69,3 +70,14 @@ def test_words_of_another_language_that_sound_like_those_of_the_question(lang, e
     passage = Passage("1", "In Rome Luther heard Norman's mass.", lang="en")
     spans = highlights("Лютер и Нормана", passage, lang, encoder)
     assert [passage.text[start:end] for start, end in spans] == marked
+
+
+def test_keys_that_are_not_looked_for_cut_no_question():
+    letters = "bdglmnrs"
+    question = Question(
+        " ".join(f"{a}a{b}a{c}a{d}" for a in letters for b in letters for c in letters for d in "bd"), "en"
+    )
+    highlights(question, Passage("1", "In Rome", lang="en"), encoder=Blind())
+    assert not question.is_cut
+    highlights(question, Passage("1", "In Rome", lang="ru"), encoder=Blind())
+    assert question.is_cut

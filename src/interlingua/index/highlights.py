@@ -52,14 +52,15 @@ class Highlights:
 
     def __init__(self, question: str | Question, lang: str = "", encoder: AnyEncoder | None = None) -> None:
         self._question = question if isinstance(question, Question) else Question(question, lang or None)
-        self._sounds = frozenset(self._question.sounds if encoder is not None else ())
+        self._by_sound = encoder is not None
         self._aligner = _aligner(self._question.text, encoder, analyzer(find_code(self._question.lang) or ""))
 
     def __call__(self, passage: Passage) -> list[Span]:
         """Spans of characters of `passage.text`, in order and apart from each other, among the first `MARKED`."""
         text, cut = passage.text[:MARKED], analyzer(find_code(passage.lang) or "")
         question_terms = self._question.counts(self._question.lang).keys() | self._question.counts(passage.lang).keys()
-        sounds = self._sounds if self._question.is_foreign(passage.lang) else frozenset()
+        heard = self._by_sound and self._question.is_foreign(passage.lang)
+        sounds = self._question.sounds.keys() if heard else set[str]()
         spans = [
             span
             for span in _pieces(text)

@@ -220,7 +220,10 @@ class Search(Generic[Row]):
         tokens = {candidates[place]: score for place, score in ranked.tokens.items()}
         parts = {"lexical": lexical, "dense": dense} | ({"tokens": tokens} if tokens else {})
         if heard is not None:
-            parts["phonetic"] = {row: score for row, score in self._foreign(question, phonetic).items() if score > 0}
+            pairs = zip(candidates, langs, strict=True)
+            parts["phonetic"] = {
+                row: phonetic[row] for row, lang in pairs if phonetic[row] > 0 and question.is_foreign(lang)
+            }
         return Ranking([(candidates[place], score) for place, score in best], parts)
 
     def _foreign(self, question: Question, scores: Scores[Row]) -> Scores[Row]:

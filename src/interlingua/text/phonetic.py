@@ -20,18 +20,18 @@ from unicodedata import name, normalize
 
 import regex
 
-from interlingua.text.analyzers.segment import INVISIBLE, term_nfkc
+from interlingua.text.analyzers.segment import INVISIBLE, UNSPACED, term_nfkc
 
-VERSION = "1"
+VERSION = "2"
 """Raised whenever a key changes."""
-MARK = "≈"
-"""Begins every key, and no term of an analyzer."""
+MARK = " "
+"""Begins every key. No term of any analyzer has white space."""
 LEAST = 3
 """Classes of the shortest key."""
 LONGEST = 64
 """Letters and marks of the longest word that has a key."""
 HELD = 1 << 17  # words whose keys are remembered
-WORD = regex.compile(r"[[\p{L}\p{M}]--[\p{Lm}\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Line_Break=SA}]]+", regex.V1)
+WORD = regex.compile(rf"[[\p{{L}}\p{{M}}]--[\p{{Lm}}\p{{Tibetan}}{UNSPACED}]]+", regex.V1)
 WITHOUT = frozenset(("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"))
 """Languages whose words have no keys, as no spaces are between them."""
 LATIN = regex.compile(r"\p{Latin}")
