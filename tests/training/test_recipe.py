@@ -83,6 +83,8 @@ def test_base_is_read_first_and_null_removes(tmp_path, recipe):
     assert tree["training"] == {"steps": 3}
     assert set(tree["objectives"]) == {"retrieval", "semantic"}
     assert resolve(tree, ["objectives.semantic=null"], "/d").objectives["semantic"] is None
+    overrides = ["data.parallel={path: p.tsv, batch: 4}", "data.questions=null"]
+    assert list(resolve(tree, overrides, "/d").data) == ["parallel"]
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda p: p.stem)

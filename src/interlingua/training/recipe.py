@@ -162,7 +162,7 @@ class Recipe(Settings):
     description: str = Field("", description="what the run is for")
     seed: int = Field(42, ge=0, lt=1 << 63, description="of everything random")
     model: ModelSpec = Field(description="what is trained")
-    data: dict[str, DataSpec] = Field(description="what is read: the streams of the objectives, by name")
+    data: dict[str, DataSpec] = Field(description="what is read: streams of the objectives; none leaves one out")
     objectives: dict[str, dict[str, Any] | None] = Field(description="the summands of the loss; none switches one off")
     optimizer: OptimizerSpec = Field(OptimizerSpec(), description="AdamW and its schedule")  # type: ignore[call-arg]
     training: TrainingSpec = Field(description="how many steps, and how they are taken")
@@ -175,6 +175,12 @@ class Recipe(Settings):
         "alpha; None: all, languages alike",
     )
     warm_up: dict[str, Any] | None = Field(None, description="a recipe (its model defaults to this one's) run first")
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _read(cls, data: Any) -> Any:
+        """Without the entries of a base recipe that are switched off."""
+        return {name: spec for name, spec in data.items() if spec is not None} if isinstance(data, dict) else data
 
 
 def recipe_text(recipe: Recipe) -> str:
