@@ -46,8 +46,12 @@ def keys_of(terms: Iterable[str]) -> Keys:
 
 
 def length_of(terms: Sequence[str]) -> int:
-    """The length of a passage in terms, repetitions included. What sounds like its words does not make it longer."""
-    return sum(1 for term in terms if not is_phonetic(term))
+    """The length of a passage in terms, repetitions included. Its phonetic keys, which stand after them, do not make it
+    longer."""
+    length = len(terms)
+    while length and is_phonetic(terms[length - 1]):
+        length -= 1
+    return length
 
 
 def inverse_frequency(found_in: Any, passages: int) -> Any:

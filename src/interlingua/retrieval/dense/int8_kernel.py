@@ -273,15 +273,15 @@ def distinct_of(flat: Any, size: int) -> Any:
 
 @_plain
 def nearest(
-    question: Any, inverses: Any, weights: Any, table: Any, sums: Any, inverse: Any, flat: Any, ends: Any, scores: Any
+    question: Any, inverses: Any, table: Any, sums: Any, inverse: Any, flat: Any, ends: Any, closest: Any
 ) -> None:
-    """Fill in `scores` [passages] float32 of `StaticMaxSim`. Here the subwords of the question are what dense search
-    calls rows, and the vocabulary is its queries. Each number is rounded as NumPy does it.
+    """Fill in `closest` [passages, subwords] float32 of `StaticMaxSim`. Here the subwords of the question are what
+    dense search calls rows, and the vocabulary is its queries. Each number is rounded as NumPy does it.
 
     `question` [blocks, steps, STEP · ROWS] holds the subwords of the question as `laid_out` gives them, `inverses`
-    [blocks · ROWS] 1 / their lengths, `weights` [subwords] float32 their weights. `table` [vocabulary, steps, STEP]
-    int8 are the subwords that passages have, `sums` [vocabulary] int32 the sum of each and `inverse` [vocabulary]
-    1 / its length. `flat` are the subwords of all passages, which end at `ends`: all in the vocabulary.
+    [blocks · ROWS] 1 / their lengths. `table` [vocabulary, steps, STEP] int8 are the subwords that passages have,
+    `sums` [vocabulary] int32 the sum of each and `inverse` [vocabulary] 1 / its length. `flat` are the subwords of all
+    passages, which end at `ends`: all in the vocabulary. The row of a passage without subwords stays as it is.
     """
     blocks, steps, _ = question.shape
     distinct, count, places = distinct_of(flat, len(table))
@@ -315,8 +315,6 @@ def nearest(
             row = cosines[places[i]]
             for lane in range(len(best)):
                 best[lane] = max(best[lane], row[lane])
-        total = 0.0
-        for lane in range(len(weights)):  # one after another, in this order
-            total += weights[lane] * best[lane]
-        scores[passage] = total if begin < ends[passage] else 0.0
+        if begin < ends[passage]:
+            closest[passage] = best[: closest.shape[1]]
         begin = ends[passage]

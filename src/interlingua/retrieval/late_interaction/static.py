@@ -1,17 +1,20 @@
 """Late interaction without a transformer: MaxSim over the subword vectors of a static encoder.
 
-    score(q, d) = Σ_i w_i · max_j cos(q_i, d_j) / Σ_i w_i,    w_i = |q_i|²
+    score(q, d) = Σ_i w_i · max_j cos(q_i, d_j) / Σ_i w_i,    w_i = |q_i|² · ln(1 + n / (n_i + ½))
 
 for the subwords i of a question and j of a passage: ColBERT's MaxSim (Khattab & Zaharia 2020; Yang et al. 2022), where
 a subword has one vector wherever it stands. Training makes the vectors of telling subwords long, so their squared
-lengths say how much each subword of the question counts. The mean of a passage's vectors blurs what its single words
-say; this looks at each of them, in any language. docs/search.md says what it brings.
+lengths say how much each subword of the question counts. It counts the less the more of the n passages compared have
+it or one like it, n_i = Σ_d max_j max(0, cos(q_i, d_j))⁸: what all of them say tells none apart. The mean of a
+passage's vectors blurs what its single words say; this looks at each of them, in any language. docs/search.md says
+what it brings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import log1p
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +43,8 @@ TOGETHER = 4_096  # passages encoded, and rows of the vocabulary looked at, at a
 
 
 class Question(NamedTuple):
-    """Distinct subwords of a question, the `LONGEST` heaviest, and how much each counts: float64, together 1."""
+    """Distinct subwords of a question, the `LONGEST` heaviest, and how much each counts by its length: float64,
+    together 1."""
 
     subwords: Ids
     weights: NDArray[np.float64]
@@ -49,7 +53,7 @@ class Question(NamedTuple):
 class StaticMaxSim:
     """MaxSim between questions and passages by the subword vectors of a static encoder, held as int8.
 
-    Scores depend on nothing but the question and the passage: products of int8 vectors are exact, in whatever order
+    Cosines depend on nothing but the question and the passage: products of int8 vectors are exact, in whatever order
     they are summed. Make one with `of`; safe to use from several threads.
     """
 
@@ -108,11 +112,25 @@ class StaticMaxSim:
         return Question(ids, weights / max(weights.sum(), np.finfo(float).tiny))
 
     def scores(self, question: Question, passages: Sequence[StoredIds]) -> Floats:
-        """`[passages]`: the score of each, given by its subwords, from −1 to 1; 0 where either side has none. Raises
-        Damaged for subwords that the vocabulary does not have."""
-        scores, sizes = np.zeros(len(passages), dtype=np.float32), np.array([len(ids) for ids in passages])
-        if not sizes.any() or not len(question.subwords):
-            return scores
+        """`[passages]`: the score of each among all, given by its subwords, from −1 to 1; 0 where either side has none.
+        Raises Damaged for subwords that the vocabulary does not have."""
+        sizes = np.array([len(ids) for ids in passages], dtype=np.int64)
+        there, total = sizes > 0, np.zeros(len(passages))
+        if not there.any() or not len(question.subwords):
+            return total.astype(np.float32)
+        cosines = self._nearest(question, passages, sizes).astype(np.float64)
+        squares = np.maximum(0, cosines) ** 2
+        fourths = squares * squares
+        count, alike = np.count_nonzero(there), (fourths * fourths).sum(axis=0).tolist()
+        weights = question.weights * [log1p(count / (number + 0.5)) for number in alike]
+        weights /= max(weights.sum(), np.finfo(float).tiny)
+        for weight, column in zip(weights, cosines.T, strict=True):  # one after another, in this order
+            total += weight * column
+        return total.astype(np.float32)
+
+    def _nearest(self, question: Question, passages: Sequence[StoredIds], sizes: Ids) -> Floats:
+        """`[passages, subwords]`: the cosine of each subword of the question to the nearest one of each passage, 0 for
+        a passage without any; `sizes` are their numbers of subwords."""
         flat = np.concatenate(passages).astype(np.int64)
         lowest, highest = int(flat.min()), int(flat.max())
         if lowest < 0 or highest >= self.vocabulary:
@@ -121,22 +139,20 @@ class StaticMaxSim:
                 f"{self.vocabulary:,}: the index is damaged. `interlingua check --repair` mends its cache; else build "
                 "it again with --overwrite."
             )
-        weights = question.weights.astype(np.float32)
+        nearest: Floats = np.zeros((len(passages), len(question.subwords)), dtype=np.float32)
         if (compiled := KERNEL(1)) is not None:
             asked, held = self._asked.of(question.subwords), self._held.of(flat)
             packed = laid_out(asked.int8[question.subwords])
             inverses: Floats = np.zeros(packed.shape[0] * ROWS, dtype=np.float32)
-            inverses[: len(weights)] = asked.inverse[question.subwords]
+            inverses[: len(question.subwords)] = asked.inverse[question.subwords]
             table = held.int8.reshape(len(held.int8), -1, STEP)
-            compiled.nearest(packed, inverses, weights, table, held.sums, held.inverse, flat, np.cumsum(sizes), scores)
-            return scores
+            compiled.nearest(packed, inverses, table, held.sums, held.inverse, flat, np.cumsum(sizes), nearest)
+            return nearest
         distinct, places = _distinct(flat, self.vocabulary)
         cosines = _cosines(self._asked, question.subwords, self._held, distinct)
-        starts, total = (np.cumsum(sizes) - sizes)[sizes > 0], np.zeros(np.count_nonzero(sizes))
-        for weight, row in zip(weights, cosines, strict=True):  # one after another, in this order
-            total += weight * np.maximum.reduceat(row[places], starts)
-        scores[sizes > 0] = total
-        return scores
+        starts = (np.cumsum(sizes) - sizes)[sizes > 0]
+        nearest[sizes > 0] = np.maximum.reduceat(cosines[:, places], starts, axis=1).T
+        return nearest
 
 
 class _Rows:
