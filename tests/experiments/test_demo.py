@@ -1,6 +1,7 @@
 """The demonstration from end to end, with few steps."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_the_demonstration_runs_and_runs_again(tmp_path, monkeypatch, capsys):
     again = capsys.readouterr()
     assert again.err.count("complete; the model is") == 2
     assert again.out == out
+
+    shutil.rmtree(tmp_path / "semantic/start")  # as it is after the package has another model
+    shutil.copytree(tmp_path / "semantic/model", tmp_path / "semantic/start")
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    anew = capsys.readouterr()
+    assert anew.err.count("complete; the model is") == 1
+    assert f"{tmp_path}/semantic: began from the bundled model of another version; it is trained anew." in anew.err
+    assert anew.out == out
 
 
 def test_the_questions_of_the_demonstration_are_in_the_encyclopedia():

@@ -4,6 +4,7 @@ semantic loss."""
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from interlingua.errors import NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
+from interlingua.models.folder import fingerprint
 from interlingua.training.build import train
 from interlingua.training.recipe import find_recipe, raw_recipe, resolve
 
@@ -36,17 +38,18 @@ def demo(out: str | Path) -> None:
         "Questions in training are English only. Training starts from the bundled model, which has never seen the "
         "encyclopedia.\n"
     )
+    bundled = DualEncoder.load("default")
+    for run in (out / "retrieval", out / "semantic"):
+        if (run / "start").exists() and fingerprint(DualEncoder.load(run / "start")) != fingerprint(bundled):
+            logger.info(f"{run}: began from the bundled model of another version; it is trained anew.")
+            shutil.rmtree(run)
     tree = raw_recipe(find_recipe("demo/static"))
     logger.info("1. English questions and passages alone (the retrieval loss).")
     train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
     logger.info("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
     train(resolve(tree), out / "semantic")
     semantic = DualEncoder.load(out / "semantic/model")
-    models = {
-        "bundled": DualEncoder.load("default"),
-        "+ retrieval": DualEncoder.load(out / "retrieval/model"),
-        "+ semantic": semantic,
-    }
+    models = {"bundled": bundled, "+ retrieval": DualEncoder.load(out / "retrieval/model"), "+ semantic": semantic}
     picture(print_tables(models), out / "demo.svg")
     answer(semantic, out)
     print(f"""
