@@ -39,8 +39,9 @@ def demo(out: str | Path) -> None:
         "encyclopedia.\n"
     )
     bundled = DualEncoder.load("default")
+    now = fingerprint(bundled)
     for run in (out / "retrieval", out / "semantic"):
-        if (run / "start").exists() and fingerprint(DualEncoder.load(run / "start")) != fingerprint(bundled):
+        if (run / "start").exists() and fingerprint(DualEncoder.load(run / "start")) != now:
             logger.info(f"{run}: began from the bundled model of another version; it is trained anew.")
             shutil.rmtree(run)
     tree = raw_recipe(find_recipe("demo/static"))

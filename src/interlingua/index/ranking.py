@@ -205,13 +205,14 @@ def lexical_shares(
         code: sum(times * weights.get(term, 0.0) for term, times in question.counts(code).items())
         for code in set(sought.values())
     }
-    heard = {lang: question.is_foreign(lang) and find_code(lang) not in WITHOUT for lang in sought}
+    foreign = {lang: question.is_foreign(lang) for lang in sought}
+    heard = {lang: foreign[lang] and find_code(lang) not in WITHOUT for lang in sought}
     of_sounds = (
         sum(times * weights.get(key, 0.0) for key, times in question.sounds.items()) if any(heard.values()) else 0
     )
     full = np.array([by_code[sought[lang]] + of_sounds * heard[lang] for lang in langs], dtype=np.float64)
     scores = np.array(lexical, dtype=np.float64)
-    scores += [score * question.is_foreign(lang) for score, lang in zip(phonetic, langs, strict=True)]
+    scores += [score * foreign[lang] for score, lang in zip(phonetic, langs, strict=True)]
     shares: Floats = np.minimum(1.0, np.divide(scores, full, where=full != 0, out=np.zeros(len(full))))
     return shares
 

@@ -153,12 +153,11 @@ class Search(Generic[Row]):
             for number, question in enumerate(questions):
                 with budget.stage("analysis", question):
                     terms[number] = question.terms(view.languages)
-        if self.mode == "hybrid":
-            if vectors is not None:
-                with budget.stage("scoring", *questions):
-                    fused = view.fused(vectors, terms, depth)
-                if fused is not None:
-                    return [Ranking(self._first(parts["hybrid"], depth), {**parts, "hybrid": {}}) for parts in fused]
+        if self.mode == "hybrid" and vectors is not None:
+            with budget.stage("scoring", *questions):
+                fused = view.fused(vectors, terms, depth)
+            if fused is not None:
+                return [Ranking(self._first(parts["hybrid"], depth), {**parts, "hybrid": {}}) for parts in fused]
             for number, question in enumerate(questions):
                 if any(map(question.is_foreign, self.languages)):
                     with budget.stage("analysis", question):
