@@ -2,7 +2,7 @@ import pytest
 import torch
 import yaml
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.models.late_interaction import load_any
 from interlingua.plain_yaml import parse_yaml
 from interlingua.training.build import train
@@ -85,6 +85,20 @@ def test_base_is_read_first_and_null_removes(tmp_path, recipe):
     assert resolve(tree, ["objectives.semantic=null"], "/d").objectives["semantic"] is None
     overrides = ["data.parallel={path: p.tsv, batch: 4}", "data.questions=null"]
     assert list(resolve(tree, overrides, "/d").data) == ["parallel"]
+
+
+def test_a_null_that_leaves_out_nothing_is_told(tmp_path, recipe):
+    """A misspelt name would leave what was meant in the run."""
+    with pytest.raises(BadInput, match=r"data\.question: null leaves out what is not there\. Did you mean 'questions'"):
+        read_recipe(recipe, ["data.question=null"], "/d")
+    child = tmp_path / "child.yaml"
+    child.write_text("base: r.yaml\nobjectives: {retrieva: null}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"child\.yaml: objectives\.retrieva: .* Did you mean 'retrieval'"):
+        raw_recipe(child)
+    for kind in ("[]", "3", "null"):  # no mapping: said once the whole is checked
+        child.write_text(f"base: r.yaml\ndata: {kind}\n", encoding="utf-8")
+        with pytest.raises(BadInput, match="data"):
+            read_recipe(child, data="/d")
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda p: p.stem)

@@ -246,7 +246,11 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | Non
     tree = raw_recipe(find_recipe(name))
     if "title" in tree:
         raise BadInput(f"{name}: is a table, not a recipe. Use `interlingua reproduce {name}`.")
-    return resolve(tree, overrides, data, where=str(name))
+    for override in overrides:
+        change = _change(override)
+        _check_left_out(tree, change, f"'{override}'")
+        tree = merge(tree, change)
+    return resolve(tree, data=data, where=str(name))
 
 
 def read_yaml(path: Path) -> Any:
@@ -267,8 +271,22 @@ def raw_recipe(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     if (base := tree.pop("base", None)) is not None:
         if not isinstance(base, str):
             raise BadInput(f"{path}: base: {base!r} is not the name of a file.")
-        return merge(raw_recipe(existing(path.parent / base, "base recipe"), (*above, path.resolve())), tree)
+        under = raw_recipe(existing(path.parent / base, "base recipe"), (*above, path.resolve()))
+        _check_left_out(under, tree, str(path))
+        return merge(under, tree)
     return tree
+
+
+def _check_left_out(under: dict[str, Any], over: dict[str, Any], where: str) -> None:
+    """Raise BadInput where a null leaves out an entry that is not there: a misspelt one would stay."""
+    for part in ("data", "objectives"):
+        entries, changes = ({} if tree.get(part) is None else tree[part] for tree in (under, over))
+        if not isinstance(entries, dict) or not isinstance(changes, dict):
+            continue  # an error of its own, once the whole is checked
+        for name, value in changes.items():
+            if value is None and name not in entries:
+                known = suggestion(str(name), map(str, entries))
+                raise BadInput(f"{where}: {part}.{name}: null leaves out what is not there.{known}")
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -285,21 +303,24 @@ def resolve(
 ) -> Recipe:
     """Apply overrides and `{data}`, then check everything."""
     for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key.strip():
-            raise BadInput(f"'{override}' is not an override. Write key.path=value, such as training.steps=100.")
-        branch: dict[str, Any] = {}
-        leaf = branch
-        *parents, name = key.strip().split(".")
-        for parent in parents:
-            leaf[parent] = leaf = {}
-        try:
-            leaf[name] = parse_yaml(value)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-            raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error
-        tree = merge(tree, branch)
+        tree = merge(tree, _change(override))
     return Recipe.checked(_fill(tree, data, where), where)
+
+
+def _change(override: str) -> dict[str, Any]:
+    """The mapping that an override `key.path=value` stands for."""
+    key, equals, value = override.partition("=")
+    if not equals or not key.strip():
+        raise BadInput(f"'{override}' is not an override. Write key.path=value, such as training.steps=100.")
+    *parents, name = key.strip().split(".")
+    try:
+        change: dict[str, Any] = {name: parse_yaml(value)}
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error
+    for parent in reversed(parents):
+        change = {parent: change}
+    return change
 
 
 def _fill(tree: Any, data: str | None, where: str) -> Any:
