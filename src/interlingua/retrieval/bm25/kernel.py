@@ -83,6 +83,29 @@ def _highest(values: Any, rows: Any, norms: Any, passages: Any) -> Any:
     return maximum
 
 
+def _bounded(starts: Any, rows: Any, values: Any, norms: Any, highest: Any, passages: Any, terms: Any) -> Any:
+    """Fill in what of `highest` these terms lack. False where their postings are damaged."""
+    for term in terms:
+        if highest[term] < 0:
+            first, end = starts[term], starts[term + 1]
+            if 0 <= first <= end <= len(rows):
+                highest[term] = _highest(values[first:end], rows[first:end], norms, passages)
+            if highest[term] < 0:
+                return False
+    return True
+
+
+def _left_out(bounds: Any, sizes: Any, low: Any, threshold: Any) -> Any:
+    """How many of the lowest terms are left out, `low` or more: those whose sum stays below `threshold`, where that is
+    worth."""
+    high = low
+    while high < len(bounds) and bounds[high] < threshold:
+        high += 1
+    if high == len(bounds) or (high > low and sizes[high - 1] > WORTH * (sizes[-1] - sizes[high - 1])):
+        return high
+    return low
+
+
 def _best(
     starts: Any,
     rows: Any,
@@ -104,13 +127,8 @@ def _best(
     inverse document frequency `idfs[i]` and counts `times[i]` times. `chosen` [passages] bool: those that count, or
     empty for all.
     """
-    for term in terms:
-        if highest[term] < 0:
-            first, end = starts[term], starts[term + 1]
-            if 0 <= first <= end <= len(rows):
-                highest[term] = _highest(values[first:end], rows[first:end], norms, passages)
-            if highest[term] < 0:
-                return np.full(1, -1), np.zeros(1, np.float32)
+    if not _bounded(starts, rows, values, norms, highest, passages, terms):
+        return np.full(1, -1), np.zeros(1, np.float32)
     count, peaks = len(terms), highest[terms] * idfs * times
     order = np.argsort(peaks)
     bounds = np.cumsum(peaks[order]) * (1 + 1e-6)
@@ -128,12 +146,9 @@ def _best(
     start, width = 0, FIRST
     while start < passages:
         stop = start + width
-        high = low
-        while high < count and bounds[high] < threshold:
-            high += 1
-        if high == count or (high > low and sizes[high - 1] > WORTH * (sizes[-1] - sizes[high - 1])):
-            low = high
-            whole = min(whole, start) if low else whole
+        lowest = _left_out(bounds, sizes, low, threshold)
+        if lowest > low:
+            low, whole = lowest, min(whole, start)
         if low == count:
             break
         added = 0
@@ -259,4 +274,5 @@ _weight, _reached = _compiled(_weight), _compiled(_reached)
 _guessed, _add, _without = _compiled(_guessed), _compiled(_add), _compiled(_without)
 _look_up, _reaching = _compiled(_look_up), _compiled(_reaching)
 _standing, _summed = _compiled(_standing), _compiled(_summed)
-_highest, best = _compiled(_highest), _compiled(_best)
+_highest, _bounded = _compiled(_highest), _compiled(_bounded)
+_left_out, best = _compiled(_left_out), _compiled(_best)
