@@ -1,0 +1,298 @@
+"""What layers on top of the bundled model's vectors learn from a larger encoder, by the tokens that were read.
+
+    python benchmarks/layers.py --data DATA --layers 2 --tokens 5 --out runs/layers
+
+The student begins as the bundled model, turned onto the teacher's space by an orthogonal map: its layers normalise
+what they read, and begin by adding nothing. It learns to choose each text's vector of the teacher among those of 10,000
+texts (KL of the two softmaxes, temperature 0.05), and the teacher's similarities within the batch. All vectors of the
+teacher are computed first, in int8, once for all runs of one --out; they are centred and cut to the student's size.
+--layers 0 trains the vectors alone. A run that was stopped goes on after its last 10,000 texts. Texts are those of
+DATA/train, in all languages; what is printed are means over the languages of DATA/dev that choices are made on, and at
+the end those of the others, too. The curve is of one learning rate that falls in the last quarter of --tokens: runs
+of other lengths are runs of their own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from common import options
+from interlingua import Encoder
+from interlingua.models.static.encoder import StaticEncoder
+from interlingua.models.subwords import plain_text
+from interlingua.training.teacher import TeacherVectors
+from models import COLUMNS, quality
+
+TEACHER = "multilingual-e5-small"
+WINDOW = 10_000  # texts of one draw, whose teacher's vectors are each other's candidates
+TEMPERATURE = 0.05
+HEADS = 5
+LONGEST = 256  # subwords of a text that are read
+GROUPS = ("choices are made on", "no choice is made on")
+
+
+def lines(data: Path, pattern: str) -> Iterator[tuple[Path, list[str]]]:
+    """Each file of DATA/train, and its lines."""
+    for path in sorted((data / "train").glob(pattern)):
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            yield path, stream.readlines()
+
+
+def texts(data: Path, limit: int) -> list[tuple[str, str]]:
+    """The first `limit` texts of a seeded shuffle, each with its role: questions and passages of all languages,
+    documents in parts of three lengths, and up to 8,000 pairs a language of sentences and 4,000 of localisation."""
+    draw, found = random.Random(7), dict[tuple[str, str], None]()
+
+    def add(role: str, text: str) -> None:
+        if len(text := " ".join(text.split())[:1500]) > 1:
+            found[role, text] = None
+
+    for pattern in ("qa/*.jsonl.gz", "qa_multilingual/*.jsonl.gz"):
+        for _, rows in lines(data, pattern):
+            for record in map(json.loads, rows):
+                add("query", record["question"])
+                add("passage", f"{record.get('title') or ''} {record['passage'][:700]}")
+    for _, rows in lines(data, "documents/*.jsonl.gz"):
+        for record in map(json.loads, rows):
+            part, size, longest = list[str](), 0.0, draw.choice([150, 300, 600])
+            for sentence in record.get("sentences") or [record["text"]]:
+                part.append(sentence)
+                size += len(sentence.encode())
+                if size > longest * (1.0 if record["lang"] in ("en", "de", "es", "fr") else 1.6):
+                    add("passage", " ".join(part)[:700])
+                    part, size, longest = [], 0.0, draw.choice([150, 300, 600])
+            add("passage", " ".join(part)[:700])
+    for pattern, most in (("parallel/*.gz", 8_000), ("parallel_localisation/*.gz", 4_000)):
+        for _, rows in lines(data, pattern):
+            draw.shuffle(rows)
+            for row in rows[:most]:
+                for side in row.split("\t")[:2]:
+                    add("passage", side)
+    ordered = list(found)
+    draw.shuffle(ordered)
+    return ordered[:limit]
+
+
+class Layer(nn.Module):
+    """Attention with rotary positions and a feed-forward network, each of normalised states; both begin as zero."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.RMSNorm(dim), nn.RMSNorm(dim)
+        self.heads, self.out = nn.Linear(dim, 3 * dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim, bias=False)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.down.weight)
+
+    def forward(self, states: Tensor, mask: Tensor | None, cos: Tensor, sin: Tensor) -> Tensor:
+        """`[texts, tokens, dim]` → the same."""
+
+        def turned(part: Tensor) -> Tensor:
+            one, other = part.chunk(2, -1)
+            return torch.cat((one * cos - other * sin, one * sin + other * cos), -1)
+
+        batch, tokens, dim = states.shape
+        split = self.heads(self.first(states)).view(batch, tokens, 3, HEADS, dim // HEADS)
+        query, key, value = split.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(turned(query), turned(key), value, attn_mask=mask)
+        states = states + self.out(mixed.transpose(1, 2).reshape(batch, tokens, dim))
+        fed: Tensor = states + self.down(F.gelu(self.up(self.second(states)), approximate="tanh"))
+        return fed
+
+
+class Student(nn.Module):
+    """Token ids → vectors: the bundled model's, layers, the mean, a linear map. An `Encoder` for `quality`."""
+
+    similarity = "cosine"
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        bundled = cast(StaticEncoder, StaticEncoder.load("default")).query
+        self.subwords = bundled.tokenize
+        rows = torch.from_numpy(bundled.table.take(np.arange(bundled.table.shape[0])))
+        dim = rows.shape[1]
+        # as long as what a layer adds: else its first steps outweigh the vectors
+        self.rows = nn.Embedding.from_pretrained(rows / rows.norm(dim=1).mean() * dim**0.5, freeze=False)
+        self.layers = nn.ModuleList(Layer(dim) for _ in range(layers))
+        self.map = nn.Linear(dim, dim)
+        angles = torch.arange(LONGEST)[:, None] / 1000 ** (torch.arange(dim // HEADS // 2) / (dim // HEADS // 2))
+        self.angles = angles.cos(), angles.sin()
+
+    def ids(self, sentences: Sequence[Any]) -> list[list[int]]:
+        """Subwords of each text, one at least."""
+        return [ids[:LONGEST] or [0] for ids in self.subwords([plain_text(text) for text in sentences])]
+
+    def means(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """The mean state of each text, `[texts, dim]`."""
+        longest = max(map(len, ids))
+        mask = torch.tensor([[n < len(text) for n in range(longest)] for text in ids])
+        states = self.rows(torch.tensor([[*text, *[0] * (longest - len(text))] for text in ids]))
+        cos, sin = (part[:longest] for part in self.angles)
+        for layer in self.layers:
+            states = layer(states, None if mask.all() else mask[:, None, None], cos, sin)
+        weights = mask[..., None].float()
+        mean: Tensor = (states * weights).sum(1) / weights.sum(1) / states.shape[-1] ** 0.5
+        return mean
+
+    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Unit vectors `[texts, dim]`."""
+        return F.normalize(self.map(self.means(ids)), dim=1)
+
+    @torch.no_grad()
+    def encode_document(self, sentences: Sequence[Any], **_: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Vectors of texts of either role."""
+        ids = self.ids(sentences)
+        vectors = torch.zeros(len(ids), self.map.out_features)
+        for batch in batches(ids, 8_192):
+            vectors[batch] = self([ids[n] for n in batch])
+        return vectors.numpy()
+
+    encode_query = encode_document
+
+
+def batches(ids: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:
+    """Numbers of texts of like length, up to so many tokens with padding a batch."""
+    found: list[list[int]] = []
+    for n in sorted(range(len(ids)), key=lambda n: len(ids[n])):
+        if not found or len(ids[n]) * (len(found[-1]) + 1) > tokens:
+            found.append([])
+        found[-1].append(n)
+    return found
+
+
+def turn(student: Student, teacher: TeacherVectors, sample: Sequence[tuple[str, str]]) -> None:
+    """Set the student's map to the orthogonal one that brings its vectors nearest to the teacher's."""
+    with torch.no_grad():
+        ids = student.ids([text for _, text in sample])
+        means = torch.cat([F.normalize(student.means([text]), dim=1) for text in ids])
+        left, _, right = torch.linalg.svd((means - means.mean(0)).T @ taught(teacher, sample))
+        student.map.weight.copy_((left @ right).T)
+        student.map.bias.zero_()
+
+
+def taught(teacher: TeacherVectors, part: Sequence[tuple[str, str]]) -> Tensor:
+    """The teacher's vectors of texts with their roles, `[texts, dim]`."""
+    vectors = torch.zeros(len(part), teacher.space[1].shape[1])
+    for role in ("query", "passage"):
+        if rows := [n for n, item in enumerate(part) if item[0] == role]:
+            vectors[rows] = teacher([part[n][1] for n in rows], role)
+    return vectors
+
+
+def loss_of(vectors: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
+    """KL of the choice among the candidates, and of that among the batch's other texts."""
+    alone = torch.eye(len(vectors)) * 1e4
+
+    def divergence(of_student: Tensor, of_teacher: Tensor) -> Tensor:
+        student, teacher = (part.div(TEMPERATURE) for part in (of_student, of_teacher))
+        return F.kl_div(student.log_softmax(1), teacher.softmax(1), reduction="batchmean")
+
+    return divergence(vectors @ candidates.T, targets @ candidates.T) + divergence(
+        vectors @ vectors.T - alone, targets @ targets.T - alone
+    )
+
+
+def store(path: Path, student: Student, optimizer: torch.optim.Optimizer, read: int, step: int, window: int) -> None:
+    """Keep a run: its weights, the optimizer's moments, and how far it is."""
+    moments = optimizer.state_dict()["state"]
+    tensors = {f"model.{name}": value for name, value in student.state_dict().items()}
+    tensors |= {f"moments.{n}.{name}": value for n, state in moments.items() for name, value in state.items()}
+    part = path.with_suffix(".part")
+    save_file({**tensors, "progress": torch.tensor([read, step, window])}, part)
+    part.replace(path)
+
+
+def restored(path: Path, student: Student, optimizer: torch.optim.Optimizer) -> list[int]:
+    """Tokens read, steps and windows of a run that was kept; nothing of a new one."""
+    if not path.exists():
+        return [0, 0, 0]
+    tensors, moments = load_file(path), dict[int, dict[str, Tensor]]()
+    for name, value in tensors.items():
+        kind, _, rest = name.partition(".")
+        if kind == "moments":
+            number, _, moment = rest.partition(".")
+            moments.setdefault(int(number), {})[moment] = value
+    student.load_state_dict({name[6:]: value for name, value in tensors.items() if name.startswith("model.")})
+    optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+    return [int(value) for value in tensors["progress"]]
+
+
+def report(student: Student, arguments: Namespace, read: int, loss: float, minutes: float) -> None:
+    """Print a row of the curve; of a whole run one of the languages that no choice is made on, too."""
+    _, rows = quality(student, arguments.data / "dev", arguments.questions, [])
+    chosen, held = (rows[f"XQuAD and Tatoeba, languages that {name}"] for name in GROUPS)
+    for name, values in (("", chosen), *([("  not chosen on", held)] if read >= arguments.tokens * 1e6 else [])):
+        print(
+            f"{read / 1e6:6.1f}M tokens, {minutes:5.1f} min, loss {loss:.3f}:",
+            "  ".join(f"{column} {value:.3f}" for column, value in zip(COLUMNS, values, strict=False)),
+            name,
+            flush=True,
+        )
+
+
+def main(arguments: Namespace) -> None:
+    """Train, and measure at about twice as many tokens each time."""
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(1)
+    chosen = texts(arguments.data, arguments.texts)
+    TeacherVectors.build(arguments.out / "teacher", cast(Any, Encoder.load(TEACHER, precision="int8")), chosen)
+    student = Student(arguments.layers)
+    teacher = TeacherVectors(arguments.out / "teacher", student.map.out_features)
+    turn(student, teacher, chosen[:9_000])
+    rate = 1e-3 if arguments.layers else 3e-3
+    parts = ((student.layers, rate), (student.map, rate / 20), (student.rows, rate / 2 if arguments.layers else rate))
+    optimizer = torch.optim.AdamW(
+        [{"params": list(part.parameters()), "lr": lr} for part, lr in parts if list(part.parameters())],
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
+    )
+    rates = [group["lr"] for group in optimizer.param_groups]
+    kept = arguments.out / f"layers-{arguments.layers}-{arguments.tokens}.safetensors"
+    read, step, window = restored(kept, student, optimizer)
+    start, last = time.perf_counter(), arguments.tokens * 1e6
+    following = max(1e6, 2 * read)
+    if not read:
+        report(student, arguments, 0, float("nan"), 0.0)
+    while read < last:
+        draw, losses = np.random.default_rng([1, window]), list[float]()
+        part = [chosen[n] for n in draw.choice(len(chosen), min(WINDOW, len(chosen)), replace=False)]
+        ids, targets = student.ids([text for _, text in part]), taught(teacher, part)
+        grouped = batches(ids, 8_192)
+        for number in draw.permutation(len(grouped)):
+            rows = grouped[number]
+            share = min(1.0, (step + 1) / 200, max(0.02, (last - read) / (0.25 * last)))
+            for group, lr in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = lr * share
+            loss = loss_of(student([ids[n] for n in rows]), targets[rows], targets)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+            optimizer.step()
+            losses.append(loss.item())
+            read, step = read + sum(len(ids[n]) for n in rows), step + 1
+        window += 1
+        if read >= min(following, last):
+            report(student, arguments, read, fmean(losses), (time.perf_counter() - start) / 60)
+            following = 2 * read
+        store(kept, student, optimizer, read, step, window)
+
+
+if __name__ == "__main__":
+    parser = options(__doc__, layers=2, tokens=5, texts=300_000, questions=400)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="keeps the teacher's vectors and the runs")
+    main(parser.parse_args())
