@@ -280,11 +280,9 @@ def raw_recipe(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 def _check_left_out(under: dict[str, Any], over: dict[str, Any], where: str) -> None:
     """Raise BadInput where a null leaves out an entry that is not there: a misspelt one would stay."""
     for part in ("data", "objectives"):
-        entries, changes = ({} if tree.get(part) is None else tree[part] for tree in (under, over))
-        if not isinstance(entries, dict) or not isinstance(changes, dict):
-            continue  # an error of its own, once the whole is checked
-        for name, value in changes.items():
-            if value is None and name not in entries:
+        entries, changes = under.get(part) or {}, over.get(part)
+        if isinstance(entries, dict) and isinstance(changes, dict):  # else an error, once the whole is checked
+            for name in (name for name, value in changes.items() if value is None and name not in entries):
                 known = suggestion(str(name), map(str, entries))
                 raise BadInput(f"{where}: {part}.{name}: null leaves out what is not there.{known}")
 
