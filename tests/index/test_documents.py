@@ -170,6 +170,28 @@ def test_groups_and_different_hits_go_together(built):
     assert {hit.group for hit in found} == {storm.group, "z"}
 
 
+def test_one_hit_a_document_where_a_file_holds_many(built):
+    """Rows of two tables with one id, a row that was not cut, and a document of the reader's own."""
+    cut = [("faq.csv", "r1", 3), ("faq.csv", "r2", 2), ("other.csv", "r1", 2)]
+    passages = [
+        Passage(f"{row}#{chunk}", f"storm {chunk}", "", "en", {"source": source, "chunk": str(chunk)})
+        for source, row, chunks in cut
+        for chunk in range(1, chunks + 1)
+    ]
+    whole = Passage("r3", "storm", "", "en", {"source": "faq.csv"})
+    own = [Passage(f"p{n}", f"storm {n}", "", "en", {"document": "report"}) for n in range(2)]
+    index = built([*passages, whole, *own])
+    for mode in ("dense", "lexical", "hybrid"):
+        found = index.search("storm", 9, mode=mode, group_by="document")
+        assert {(hit.passage.source, hit.group, hit.more) for hit in found} == {
+            *((source, row, chunks - 1) for source, row, chunks in cut),
+            ("faq.csv", "r3", 0),
+            ("", "report", 1),
+        }
+        assert found[0] == index.search("storm", 1, mode=mode, group_by="document")[0]._replace(more=found[0].more)
+    assert {hit.group for hit in index.search("storm", 9, group_by="source")} == {"faq.csv", "other.csv", None}
+
+
 def test_the_command_line_shows_what_says_the_same_once(built, tmp_path, tiny_static, capsys):
     tiny_static().save(tmp_path / "model")
     built([Passage("a", STORM), Passage("b", STORM)])

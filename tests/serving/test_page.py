@@ -616,7 +616,8 @@ def test_one_result_a_document_and_more_from_it(visit: Visit) -> None:
         asked.append(body(route.request))
         first = hit(1, "first", source="a.md", group="a.md", more=2)
         every = [hit(rank, text, source="a.md") for rank, text in enumerate(("first", "second", "third"), 1)]
-        hits = [first, hit(4, "other", more=0)] if "group_by" in asked[-1] else every
+        row = hit(4, "other", source="faq.csv", group="7", more=3)  # a row: its further passages are in its document
+        hits = [first, row] if "group_by" in asked[-1] else every
         answering(*hits)(route)
 
     about = {"passages": 9, "languages": {"en": 9}, "modes": ["hybrid"], "rerank": False, "model": "m"}
@@ -628,7 +629,7 @@ def test_one_result_a_document_and_more_from_it(visit: Visit) -> None:
     button.click()
     expect(page.locator("#results > li").first.locator(".further .text")).to_have_text(["second", "third"])
     assert "documents=1" in page.url
-    assert [one.get("group_by") for one in asked] == [None, "source", None]
+    assert [one.get("group_by") for one in asked] == [None, "document", None]
     assert (asked[2]["where"], asked[2]["k"]) == ({"all": [{"source": ["a.md"]}]}, 3)
     cards = page.locator("#results article")
     page.keyboard.press("Escape")

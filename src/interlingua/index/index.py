@@ -27,7 +27,7 @@ from interlingua.index.metadata import (
     questions,
 )
 from interlingua.index.ranking import Arriving, named, only
-from interlingua.index.search import Hit, Search
+from interlingua.index.search import GROUPS, Hit, Search
 from interlingua.index.store import BuildSettings, Finding, Store, View, store_class
 from interlingua.index.sync import Changes, Syncing, changed
 from interlingua.lazy import Once
@@ -206,8 +206,9 @@ class Index:
         given. `reranker`, an encoder from `interlingua.models.late_interaction.load_any`, brings the first 100 into
         its own order (see `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another
         mode or reranker are other numbers, and hybrid ones depend on the other candidates too. With `group_by`, a key
-        of metadata, only the best hit of each value is given: "source" gives one passage a document. With `distinct`
-        passages of the same letters and numbers are one hit. Raises BadInput for a key that no passage has.
+        of metadata, only the best hit of each value is given: "document" gives one passage a document or row of a table,
+        "source" one a file. With `distinct` passages of the same letters and numbers are one hit. Raises BadInput for a
+        key that no passage has.
         """
         return self.search_many(
             [text],
@@ -258,7 +259,7 @@ class Index:
 
         def ask(view: View[Any]) -> list[list[Hit]]:
             self._check_filter(view, filters)
-            if group_by is not None and group_by != "source" and len(view):  # a passage without a source stands alone
+            if group_by is not None and group_by not in GROUPS and len(view):
                 check_field(group_by, view.fields, self.path)
             current = batch if view is first else questions(batch.asked, None, mode, langs, view.languages, self.path)
             narrowed, states = view.narrowed(langs, filters, mode), has_token_states(self._encoder.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from math import inf, isfinite
@@ -14,7 +14,7 @@ import numpy as np
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
-from interlingua.index.documents import says
+from interlingua.index.documents import cut_from, says
 from interlingua.index.metadata import Budget, Question, Questions
 from interlingua.index.ranking import hybrid, lexical_shares, meaning_weight, ranking_names, share_of_own
 from interlingua.index.store import Floats, LexicalMatches, Row, Scores, View
@@ -34,6 +34,8 @@ DISTINCT = 1_000
 is more."""
 SAME = 5
 """Passages that a hit names which say the same."""
+GROUPS = ("source", "document")
+"""Groups that can be made of all passages, whether or not any of them has such metadata."""
 
 
 class Hit(NamedTuple):
@@ -288,12 +290,16 @@ def _highest(scores: Scores[Row], depth: int) -> Scores[Row]:
 
 
 def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:
-    """The first hit of each group, in their order. A passage without a value under `key` stands alone."""
-    by_name: dict[str | int, Hit] = {}
-    counts: Counter[str | int] = Counter()
+    """The first hit of each group, in their order. A passage without a value under `key` stands alone. Under "document"
+    each passage has one: where it has no such metadata, the name of the document or row that it was cut from."""
+    by_name: dict[Hashable, Hit] = {}
+    counts: Counter[Hashable] = Counter()
     for place, hit in enumerate(hits):
         value = hit.passage.metadata.get(key) or None
-        name = place if value is None else value
+        name: Hashable = place if value is None else value
+        if value is None and key == "document":
+            value = cut_from(hit.passage)[0]
+            name = hit.passage.source, value  # rows of two files may have one id
         if name in by_name:
             counts[name] += 1
         else:

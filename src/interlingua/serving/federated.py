@@ -26,7 +26,7 @@ from interlingua.index.documents import says
 from interlingua.index.filters import Condition, check_field, check_filter, comparable, narrowed_to
 from interlingua.index.index import Hit
 from interlingua.index.metadata import Budget, Question
-from interlingua.index.search import with_same
+from interlingua.index.search import GROUPS, with_same
 from interlingua.index.store import View
 from interlingua.retrieval.fusion import RRF_K
 from interlingua.serving.service import Answer, Searches, answered
@@ -85,7 +85,7 @@ class Federated:
                 lambda key: (part for view in views if key in view.fields for part in view.values(key)),
                 "the indexes",
             )
-        keys = [first.group_by] if first.group_by not in (None, "source") else []
+        keys = [first.group_by] if first.group_by not in (None, *GROUPS) else []
         for key in (*keys, *first.facets):
             check_field(str(key), fields, "the indexes")
         if not first.same:
@@ -126,7 +126,7 @@ def narrowed(one: Searches, view: View[Any]) -> Searches | None:
         one,
         langs=langs,
         where=None if where is True else where,
-        group_by=one.group_by if one.group_by == "source" or one.group_by in fields else None,
+        group_by=one.group_by if one.group_by in GROUPS or one.group_by in fields else None,
         facets=tuple(key for key in one.facets if key in fields),
     )
 

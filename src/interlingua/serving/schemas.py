@@ -205,7 +205,9 @@ class SearchRequest(Ours):
         None, description="only hits with this `score` or more, whose scale is that of the mode", allow_inf_nan=False
     )
     group_by: Label | None = Field(
-        None, description="only the best hit of each value of this key of metadata; `source`: one passage a document"
+        None,
+        description="only the best hit of each value of this key of metadata; `document`: one passage a document or "
+        "row, `source`: one a file",
     )
     distinct: bool = Field(
         False, description="passages with the same letters and numbers (one page under two names) are one hit"

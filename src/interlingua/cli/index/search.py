@@ -50,7 +50,9 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="only passages in the language of the question, or in these",
     )
     parser.add_argument(
-        "--group-by", metavar="KEY", help="only the best result of each value, such as source: one of each document"
+        "--group-by",
+        metavar="KEY",
+        help="only the best result of each value of this key; document: of each document or row, source: of each file",
     )
     parser.add_argument(
         "--duplicates", action="store_true", help="show passages that say the same each by itself, not once"

@@ -72,7 +72,7 @@ export async function search(question, state, signal, onwait = () => {}, facets 
     ...(state.indexes.length && { indexes: state.indexes }),
     ...(state.mode && { mode: state.mode }),
     ...(state.rerank && { rerank: true }),
-    ...(state.documents && { group_by: "source" }),
+    ...(state.documents && { group_by: "document" }),
     ...(Object.keys(state.where).length && { where: { all: Object.entries(state.where).map(([key, values]) => ({ [key]: values })) } }),
     ...(facets.length && { facets }),
   };

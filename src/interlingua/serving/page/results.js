@@ -16,7 +16,7 @@ function summary(answer) {
   return [`${found}${read} · ${Math.max(1, Math.round(answer.took_ms))} ms`, ...answer.notices].join(" · ");
 }
 
-/** The card of a hit, and of its document what else was found. */
+/** The card of a hit, and of its file what else was found. */
 function found(hit, state, signal) {
   const made = card(hit);
   const further = async () => {
@@ -28,7 +28,7 @@ function found(hit, state, signal) {
       return [];
     }
   };
-  if (hit.more) offerMore(made, hit, further);
+  if (hit.more && hit.group === hit.source) offerMore(made, hit, further); // rows have no key to search in
   return made;
 }
 
