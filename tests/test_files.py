@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from interlingua import files
+from interlingua.cli import main
 from interlingua.errors import InterlinguaError
 from interlingua.files import atomic_folder, atomic_write, existing, remove_folder, remove_leftovers, restore
 
@@ -53,6 +57,38 @@ def test_an_error_leaves_what_was_there(tmp_path, error):
             failing(tmp_path / name, error)
     assert names(tmp_path) == ["model"]
     assert (tmp_path / "model" / "marker").read_text() == "one"
+
+
+@pytest.fixture
+def small_disk():
+    """Files of 64 KiB at most: writing on is the error of a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_an_error_with_the_place(tmp_path, small_disk):
+    def weights(path):
+        with atomic_folder(path, "marker") as folder:
+            save_file({"rows": np.zeros(1 << 16, np.float32)}, folder / "model.safetensors")
+
+    def text(path):
+        with atomic_write(path) as stream:
+            stream.write("x" * (1 << 18))
+
+    for write in (weights, text):
+        with pytest.raises(OSError, match="File too large") as raised:
+            write(tmp_path / "model")
+        assert raised.value.filename == str(tmp_path / "model")
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_is_no_defect(tmp_path, small_disk, capsys):
+    (tmp_path / "some.txt").write_text("\n\n".join(f"{'one two three ' * 10}{n}." for n in range(200)))
+    assert main(["encode", "default", str(tmp_path / "some.txt"), "--out", str(tmp_path / "vectors.npy")]) == 2
+    assert capsys.readouterr().err.endswith("File too large. Make room, and give the same command again.\n")
+    assert names(tmp_path) == ["some.txt"]
 
 
 def test_a_rename_that_fails_leaves_what_was_there(tmp_path, monkeypatch):

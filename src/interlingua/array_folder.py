@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from interlingua import checksums
 from interlingua.errors import BadInput, Damaged, InterlinguaError, NotFound
-from interlingua.files import atomic_folder, existing
+from interlingua.files import DISK_FULL, atomic_folder, existing
 
 DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
 """The exceptions of reading a folder whose files are cut, changed or gone."""
@@ -160,7 +159,7 @@ def mapped_array(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.mem
             try:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                if error.errno in DISK_FULL:
                     path.unlink()
                     raise OSError(error.errno, error.strerror, str(path)) from error
     return array

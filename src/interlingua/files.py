@@ -10,6 +10,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import zlib
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 Durability = Literal["full", "process"]
 """The failure that a returned write survives: "full" a power cut, "process" only the end of the process."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that takes no more: it is full, or a limit is reached."""
 UNREADABLE = (EOFError, OSError, zlib.error)
 """The exceptions of reading a broken file: one that is gzipped and cut short or damaged, a disk that fails."""
 STDIN = Path("/dev/stdin")
@@ -182,8 +185,9 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
                 _sync(raw)
         os.replace(temporary, path)
         sync_path(path.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        _raise_for_disk(error, path)
         raise
 
 
@@ -212,12 +216,22 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     try:
         yield temporary
         move_into_place(temporary, path, marker)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         restore(path)
+        _raise_for_disk(error, path)
         raise
     finally:
         os.close(handle)
+
+
+def _raise_for_disk(error: BaseException, path: Path) -> None:
+    """Raise the OSError of a disk that takes no more, with the `path` that could not be written. The error of a stream
+    has no path, and safetensors has errors of its own."""
+    told = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
+    number = int(told[1]) if told else error.errno if isinstance(error, OSError) else None
+    if number in DISK_FULL:
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def move_into_place(new: Path, path: Path, marker: str) -> None:

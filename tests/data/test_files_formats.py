@@ -96,10 +96,10 @@ def test_markdown(tmp_path: Path) -> None:
     assert {one.lang for one in found} == {"sw"}
     assert short(found) == [
         ("The guide", "Before. See the *site*, a picture and this."),
-        ("Install now", "Run pip. badge\n\n# no heading\n\nindented"),
-        ("Install now > Linux", "Use apt.\nBack.\n- one"),
-        ("Install now", "Empty"),
-        ("Install now > Windows", "Line one & a_b_c x\n#hashtag\n===="),
+        ("The guide > Install now", "Run pip. badge\n\n# no heading\n\nindented"),
+        ("The guide > Install now > Linux", "Use apt.\nBack.\n- one"),
+        ("The guide > Install now", "Empty"),
+        ("The guide > Install now > Windows", "Line one & a_b_c x\n#hashtag\n===="),
     ]
 
 
@@ -160,6 +160,13 @@ def test_front_matter_is_title_language_and_metadata(tmp_path: Path) -> None:
         "url": "https://example.com/refunds",
         "source (front matter)": "wiki",
     }
+    texts = "---\ntitle: Refunds\n---\n# Overview\nText.\n## Details\nMore."
+    assert [one.title for one in read(tmp_path, "a.md", texts)] == [
+        "Refunds > Overview",
+        "Refunds > Overview > Details",
+    ]
+    texts = texts.replace("# Overview", "# REFUNDS")
+    assert [one.title for one in read(tmp_path, "a.md", texts)] == ["REFUNDS", "REFUNDS > Details"]
     [found] = read(tmp_path, "a.md", "---\ntitle: No: YAML\nteam: 'red'\n---\nText.")
     assert (found.title, found.metadata["team"]) == ("No: YAML", "red")
     [found] = read(tmp_path, "a.md", "---\ntitle: A\nlang: of the lake\n---\nText.", lang="")

@@ -72,6 +72,24 @@ def test_ties_are_trec_evals_where_ir_measures_would_use_another_order():
     assert evaluate(Run.from_scores(scores), {"q": {"a": 1}}, ["RR@10"])["RR@10"] == 0.5
 
 
+def test_a_query_with_negative_grades_alone_is_0_and_kept_from_trec_eval(monkeypatch):
+    """Its nDCG may never come back from one."""
+    import ir_measures
+
+    asked = []
+
+    def evaluator(measures, qrels):
+        asked.extend(qrels)
+        return real(measures, qrels)
+
+    real = ir_measures.pytrec_eval.evaluator
+    monkeypatch.setattr(ir_measures.pytrec_eval, "evaluator", evaluator)
+    qrels = {"junk": {"a": -1, "b": -2}, "none": {"a": 0}, "good": {"a": 1, "b": -1}}
+    scores = evaluate(Run.from_scores({query: {"a": 1.0, "b": 0.5} for query in qrels}), qrels, ["nDCG", "AP"])
+    assert scores.per_query["nDCG"] == {"junk": 0.0, "none": 0.0, "good": 1.0}
+    assert "junk" not in asked
+
+
 def test_grades_below_minus_one_count_as_minus_one():
     run = Run.from_scores({f"q{number}": {"a": 3.0, "b": 2.0, "c": 1.0} for number in range(300)})
     grades = [{"a": -2}, {"a": -2, "b": -5}, {"a": -2, "b": 1, "c": 0}]  # a spam page of the web tracks is −2

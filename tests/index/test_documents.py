@@ -170,6 +170,33 @@ def test_groups_and_different_hits_go_together(built):
     assert {hit.group for hit in found} == {storm.group, "z"}
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Keep it at -20 °C.", "Keep it at +20 °C."),
+        ("Keep it at -20 degrees", "Keep it at 20 degrees"),
+        ("How do I install C++?", "How do I install C#?"),
+        ("It costs 1.5 €.", "It costs 15 €."),
+        ("x < 5", "x > 5"),
+        ("😀", "🎉"),
+        ("...", "!?"),
+    ],
+)
+def test_symbols_and_signs_tell_texts_apart(built, one, other):
+    index = built(
+        [Passage("a", one, "", "en"), Passage("b", other, "", "en"), Passage("c", f" {one.upper()} ", "", "en")]
+    )
+    found = index.search(one, 9, mode="dense", distinct=True)
+    assert {hit.passage.text.strip().lower(): hit.repeated for hit in found} == {one.lower(): 1, other.lower(): 0}
+
+
+def test_punctuation_between_words_does_not_tell_texts_apart(built):
+    index = built(
+        [Passage("a", "“Storms” – at sea, 2020-21; part 3.", "", "en"), Passage("b", "storms at sea 2020 21 part (3)")]
+    )
+    assert len(index.search("storms", distinct=True)) == 1
+
+
 def test_one_hit_a_document_where_a_file_holds_many(built):
     """Rows of two tables with one id, a row that was not cut, and a document of the reader's own."""
     cut = [("faq.csv", "r1", 3), ("faq.csv", "r2", 2), ("other.csv", "r1", 2)]

@@ -378,6 +378,21 @@ def test_groups_are_the_best_of_each_and_as_many_as_there_are(plain):
         plain.search("river", group_by="shelve")
 
 
+def test_a_question_in_what_is_no_language_and_one_without_text(plain):
+    assert plain.search("river", lang="eng") == plain.search("river", lang="en")
+    assert plain.search("river", langs="eng") == plain.search("river", langs=["en"])
+    assert plain.facets("shelf", ["fin"]) == plain.facets(["shelf"], ["fi"])
+    with pytest.raises(BadInput, match=r"'english' is not a language code.*Did you mean 'en'"):
+        plain.search("river", lang="english")
+    for mode in ("dense", "lexical", "hybrid"):
+        with pytest.raises(BadInput, match="the question is empty"):
+            plain.search(" \n", mode=mode)
+        with pytest.raises(BadInput, match="question 2 is empty"):
+            plain.search_many(["river", ""], mode=mode)
+    with pytest.raises(BadInput, match="put it in a list"):
+        plain.search_many("river")
+
+
 @pytest.mark.slow
 def test_the_vectors_of_every_store_are_those_that_were_encoded(store):
     with closing(made(store[0], store[1]("vectors"))) as index:

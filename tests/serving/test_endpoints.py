@@ -333,6 +333,12 @@ def test_one_hit_a_group_and_counts_of_values(tmp_path: Path, encoder: Any) -> N
         assert list(answer["facets"]["topic"]) == ["storm", "calm", "sea"]
         answer = ask(k=1, facets=["topic"], where={"any": [{"source": "b"}, {"topic": "sea"}]})
         assert (len(answer["hits"]), answer["facets"]) == (1, {"topic": {"calm": 1, "sea": 1, "storm": 1}})
+        answer = ask(facets=["topic", "source"], where={"topic": ["sea"]}, mode="dense")  # storm could be chosen, too
+        assert answer["facets"] == {"topic": {"storm": 4, "calm": 1, "sea": 1}, "source": {"a": 1}}
+        both = {"all": [{"topic": ["sea", "calm"]}, {"source": ["b", "c"]}]}
+        answer = ask(facets=["topic", "source"], where=both, mode="dense")
+        assert answer["facets"] == {"topic": {"storm": 2, "calm": 1}, "source": {"a": 1, "b": 1}}
+        assert [hit["id"] for hit in answer["hits"]] == ["p4"]
         plain = ask()
         assert plain["facets"] == {}
         assert {(hit["group"], hit["more"]) for hit in plain["hits"]} == {(None, 0)}

@@ -294,7 +294,12 @@ def test_filters_and_counts_are_those_of_one_index(
     facets = ["topic", "kind"]
     answer = search(client, mode="dense", where=where, facets=facets)
     assert names(answer) == [hit.passage.id for hit in read["together"].search(QUESTION, mode="dense", where=where)]
-    assert answer["facets"] == read["together"].facets(facets, where=where)
+    wider = {
+        json.dumps({"topic": "sea"}): {"topic": None},
+        json.dumps(FILTERS[4]): {"topic": {"kind": "long"}, "kind": {"topic": "sea"}},
+    }
+    filters = {key: wider.get(json.dumps(where), {}).get(key, where) for key in facets}
+    assert answer["facets"] == {key: read["together"].facets([key], where=filters[key])[key] for key in facets}
 
 
 def test_a_range_may_fit_the_values_of_one_index_alone(encoder: Any, model: Path, tmp_path: Path) -> None:

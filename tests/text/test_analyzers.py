@@ -269,3 +269,11 @@ def test_a_stemmer_that_is_not_there_is_named():
 
 def test_languages_of_the_rules_are_codes():
     assert [lang for lang in RULES if normalise_code(lang) != lang] == []
+
+
+def test_vowel_points_are_no_part_of_a_hebrew_word():
+    pointed, plain = "שָׁלוֹם עוֹלָם", "שלום עולם"
+    for kind in (None, "language", "char4"):
+        assert analyzer("he", kind)(pointed) == analyzer("he", kind)(plain) != []
+    assert analyzer("yi")("ייִדיש") == analyzer("yi")("יידיש")
+    assert analyzer("he").version != analyzer("de", "char4").version  # an index from before makes its terms anew

@@ -115,7 +115,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        return _fail(f"{_file_of(error)}: {error.strerror or error}.", 2, arguments.debug)
+        from interlingua.files import DISK_FULL
+
+        advice = " Make room, and give the same command again." if error.errno in DISK_FULL else ""
+        return _fail(f"{_file_of(error)}: {error.strerror or error}.{advice}", 2, arguments.debug)
     except Exception as error:
         if _is_memory(error):
             return _fail("there is not enough memory for this. Give it less at once.", 2, arguments.debug)

@@ -21,7 +21,13 @@ MOST = 10_000
 """Passages of a document that are read."""
 SENTENCES = 3
 """Sentences that two passages may have in common where they meet, at most."""
-LETTERS = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+SAID = regex.compile(
+    r"[\p{L}\p{M}\p{N}]+"  # words and numbers
+    r"|(?![|~])[\p{Sm}\p{Sc}\p{So}#%‰&@]"  # C# and C++, 5 % and 5 €, < and >, emoji
+    r"|(?<![\p{L}\p{N}])\p{Pd}(?=\p{N})"  # -20
+    r"|(?<=\p{N})[.,:](?=\p{N})"  # 1.5
+)
+"""What a text says: all but white space and the punctuation between words."""
 
 
 class Document(NamedTuple):
@@ -132,5 +138,7 @@ def called(passage: Passage) -> str:
 
 
 def says(passage: Passage) -> str:
-    """The letters and numbers of a passage with its title, in lower case: equal for passages that say the same."""
-    return " ".join(LETTERS.findall(nfkc(passage.whole_text).casefold()))
+    """The words, numbers and symbols of a passage with its title, in lower case: equal for passages that say the same.
+    A text of punctuation alone says what it is."""
+    text = nfkc(passage.whole_text).casefold()
+    return " ".join(SAID.findall(text)) or text.strip()

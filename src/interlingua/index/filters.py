@@ -148,6 +148,16 @@ def fits(where: Filter, metadata: Mapping[str, str]) -> bool:
     return folded(where, holds, groups)
 
 
+def without(where: Filter | None, key: str) -> Filter | None:
+    """The filter without the values of `key` of which all passages must have one. Ranges stay."""
+    if isinstance(where, Condition):
+        return None if where.key == key and where.values else where
+    if where is None or where.kind != "all":
+        return where
+    parts = tuple(left for part in where.parts if (left := without(part, key)) is not None)
+    return Group("all", parts) if len(parts) > 1 else parts[0] if parts else None
+
+
 def narrowed_to(where: Filter, possible: Callable[[Condition], bool]) -> Filter | bool:
     """The filter among passages none of which fits a condition that is not `possible`: True where all fit, False where
     none does."""

@@ -22,6 +22,7 @@ from interlingua.index.metadata import (
     Question,
     analyzers_of,
     check_encoder,
+    codes_in,
     load_encoder,
     question_vectors,
     questions,
@@ -169,7 +170,7 @@ class Index:
     ) -> dict[str, dict[str, int]]:
         """For each of `keys` of metadata its values with the number of their passages, most frequent first, `most` of
         them: of the passages in `langs` that fit the filter `where`. Raises BadInput for a key that no passage has."""
-        keys, filters = list(dict.fromkeys(keys)), parsed(where)
+        keys, filters = [keys] if isinstance(keys, str) else list(dict.fromkeys(keys)), parsed(where)
 
         def ask(view: View[Any]) -> dict[str, dict[str, int]]:
             if not len(view):
@@ -177,7 +178,7 @@ class Index:
             self._check_filter(view, filters)
             for key in keys:
                 check_field(key, view.fields, self.path)
-            narrowed = view.narrowed(langs, filters, "lexical")
+            narrowed = view.narrowed(codes_in(view.languages, langs), filters, "lexical")
             return {
                 key: dict(nsmallest(most, narrowed.counts(key).items(), key=lambda pair: (-pair[1], pair[0])))
                 for key in keys
@@ -206,8 +207,8 @@ class Index:
         given. `reranker`, an encoder from `interlingua.models.late_interaction.load_any`, brings the first 100 into
         its own order (see `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another
         mode or reranker are other numbers, and hybrid ones depend on the other candidates too. With `group_by`, a key
-        of metadata, only the best hit of each value is given: "document" gives one passage a document or row of a table,
-        "source" one a file. With `distinct` passages of the same letters and numbers are one hit. Raises BadInput for a
+        of metadata, only the best hit of each value is given: "document" gives one passage a document or row, "source"
+        one a file. With `distinct` passages of the same words, numbers and symbols are one hit. Raises BadInput for a
         key that no passage has.
         """
         return self.search_many(
@@ -244,6 +245,7 @@ class Index:
             raise BadInput(f"k={k}: must be at least 1.")
         filters = parsed(where)
         first, timer = self.refresh(), budget or Budget()
+        langs = codes_in(first.languages, langs)
         batch = questions(texts, lang, mode, langs, first.languages, self.path)
         if not batch.queries or (langs is not None and not langs):
             return [[] for _ in batch.queries]

@@ -28,7 +28,7 @@ from interlingua.text import phonetic
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
 from interlingua.text.detection import detect_language
-from interlingua.text.languages import find_code
+from interlingua.text.languages import find_code, normalise_code
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
@@ -252,13 +252,13 @@ class Question:
 
     `text` is as it was written, which is what encoders read; `lang` is its language, "" where it is not sure. Pass one
     object to an index and to `Highlights`, so that both use the same terms. Raises BadInput for a text of more
-    than `LONGEST` characters.
+    than `LONGEST` characters, and for what is no language.
     """
 
     def __init__(self, text: str, lang: str | None = None) -> None:
         """`lang` None: it is detected."""
         self.text, self.normal = text, normal_question(text)
-        self.lang = detect_language(text) if lang is None else lang
+        self.lang = detect_language(text) if lang is None else normalise_code(lang) if lang else ""
         self.is_cut = False
         """Whether terms beyond `READ`, `ELSEWHERE` or `TERMS` were left out so far."""
         self._counts: dict[str, Counter[str]] = {}
@@ -310,6 +310,12 @@ class Question:
         return terms
 
 
+def codes_in(languages: Names[str], langs: str | Names[str] | None) -> list[str] | None:
+    """`langs` (one, or several) by the codes that an index with passages in `languages` uses: "eng" is "en" there."""
+    names = [langs] if isinstance(langs, str) else langs
+    return None if names is None else [name if name in languages else find_code(name) or name for name in names]
+
+
 class Questions(NamedTuple):
     """Questions, also as queries for encoders, and the languages to search in, with the passages of each."""
 
@@ -329,9 +335,11 @@ def questions(
     """`texts` as questions in `lang` (one for all or one for each; detected where None), for a search of `mode` among
     the passages in `langs` (None: all) of the index at `place`, which has `languages`. A `Question` stays as it is.
 
-    Raises BadInput for an unknown mode, another number of languages than of questions, a language in which
-    there is no passage, and a text that is too long.
+    Raises BadInput for an unknown mode, another number of languages than of questions, what is no language, one in
+    which there is no passage, and a text that is empty or too long.
     """
+    if isinstance(texts, str):
+        raise BadInput("several questions are needed, this is one text: put it in a list.")
     if mode not in MODES:
         raise BadInput(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
     question_langs = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
@@ -345,6 +353,9 @@ def questions(
         text if isinstance(text, Question) else Question(text, question_lang or None)
         for text, question_lang in zip(texts, question_langs, strict=True)
     ]
+    for number, question in enumerate(question_list, 1):
+        if not question.text.strip():
+            raise BadInput(f"{f'question {number}' if len(texts) > 1 else 'the question'} is empty. Leave it out.")
     queries = [
         Query(f"question {number}", question.text, question.lang) for number, question in enumerate(question_list, 1)
     ]

@@ -97,10 +97,8 @@ class Federated:
     def _facets(self, parts: Sequence[Searches]) -> dict[str, dict[str, int]]:
         counts: dict[str, Counter[str]] = {key: Counter() for key in self.searches[0].facets}
         for part in parts:
-            if part.facets:
-                facets = part.index.facets(part.facets, part.langs, where=part.where, most=COUNTED)
-                for key, values in facets.items():
-                    counts[key].update(values)
+            for key, values in part.counts(COUNTED).items():
+                counts[key].update(values)
         return {
             key: dict(nsmallest(SHOWN, values.items(), key=lambda pair: (-pair[1], pair[0])))
             for key, values in counts.items()

@@ -210,7 +210,7 @@ class SearchRequest(Ours):
         "row, `source`: one a file",
     )
     distinct: bool = Field(
-        False, description="passages with the same letters and numbers (one page under two names) are one hit"
+        False, description="passages with the same words, numbers and symbols (one page under two names) are one hit"
     )
     facets: Annotated[list[Label], Field(max_length=MAX_FACETS)] = Field(
         default_factory=list,

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index.documents import called
-from interlingua.index.filters import Filter
+from interlingua.index.filters import Filter, without
 from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question
 from interlingua.index.search import finite
@@ -152,9 +152,22 @@ class Searches:
                 return [Answer([], [], {key: {} for key in self.facets}) for _ in items]
         budget = Budget(self.seconds)
         rankings = self.found(items, budget)
-        facets = self.index.facets(self.facets, self.langs, where=self.where) if self.facets else {}
+        facets = self.counts()
         pairs = zip(items, rankings, strict=True)
         return [answered([(self, hit) for hit in hits], question, budget, facets) for question, hits in pairs]
+
+    def counts(self, most: int = 50) -> dict[str, dict[str, int]]:
+        """The values of each key of `facets`, among the passages that fit `where` but for the values of that key itself
+        that it asks for: beside these, others could be chosen, too."""
+        filters = {key: without(self.where, key) for key in self.facets}
+        by_key = {
+            key: self.index.facets([key], self.langs, where=where, most=most)
+            for key, where in filters.items()
+            if where != self.where
+        }
+        rest = [key for key in self.facets if key not in by_key]
+        counts = self.index.facets(rest, self.langs, where=self.where, most=most) if rest else {}
+        return {key: by_key[key][key] if key in by_key else counts[key] for key in self.facets}
 
     def found(self, items: Sequence[Question], budget: Budget) -> list[list[Hit]]:
         """The hits for each question."""

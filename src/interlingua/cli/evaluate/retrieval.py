@@ -285,15 +285,15 @@ def print_xor(
     from interlingua.evaluation.xor import run_texts, xor_results
     from interlingua.retrieval.dense.exact import retrieve
 
-    for name, model in models.items():
-        run = retrieve(model, Collection("xor-retrieve", passages, list(questions)), depth=arguments.depth)
-        if arguments.runs:
-            run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
-        predicted = {**predicted, name: run_texts(run, passages)}
+    collection = Collection("xor-retrieve", passages, list(questions))
+    runs = {name: retrieve(model, collection, depth=arguments.depth) for name, model in models.items()}
+    predicted = {**predicted, **{name: run_texts(run, passages) for name, run in runs.items()}}
     systems = {name: xor_results(predicted[name], questions) for name in [*models, *arguments.predictions]}
     for measure in next(iter(systems.values()))[0].scores:
         table = results_table(systems, measure, intervals=not arguments.no_intervals)
         print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
+    for name, run in runs.items() if arguments.runs else ():
+        run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
     results = next(iter(systems.values()))
     queries = [query for result in results for query in next(iter(result.scores.per_query.values()))]
     messages = [unanswered(file, predicted[file], queries, arguments.xor) for file in arguments.predictions]
@@ -307,11 +307,11 @@ def print_systems(
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import results_table
 
-    if arguments.runs:
-        write_runs(Path(arguments.runs), systems, collections)
     for measure in arguments.measures or DEFAULT_MEASURES:
         table = results_table(systems, measure, intervals=not arguments.no_intervals)
         print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+    if arguments.runs:  # after the tables: an error in writing must not take them away
+        write_runs(Path(arguments.runs), systems, collections)
 
 
 def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collections: Sequence[Collection]) -> None:

@@ -33,12 +33,13 @@ class Blocks:
     """Gathers the blocks of a document while it is read.
 
     `title` is the title of the whole document, `lang` the language that it declares. The title of a block is the path
-    of its headings, below the title of the document unless there is a heading of level 1. A heading with nothing below
-    it is a block itself.
+    of its headings, below the title of the document unless there is a heading of level 1: as a rule that says the title
+    again. Where it may not (`own_title`), only a heading of the same words takes its place. A heading with nothing
+    below it is a block itself.
     """
 
     def __init__(self) -> None:
-        self.title, self.lang = "", ""
+        self.title, self.lang, self.own_title = "", "", False
         self._headings: dict[int, str] = {}
         self._parts: list[str] = []
         self._size = 0
@@ -108,7 +109,8 @@ class Blocks:
     def _finish(self, text: str) -> None:
         if text.strip():
             path = list(self._headings.values())
-            if self.title and 1 not in self._headings:
+            first = self._headings.get(1)
+            if self.title and (first is None or (self.own_title and first.casefold() != self.title.casefold())):
                 path.insert(0, self.title)
             self._done.append(Block(text.strip(), BETWEEN.join(path), self.lang))
             self._bare = False

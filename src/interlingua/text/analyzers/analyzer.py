@@ -121,6 +121,8 @@ def _forget() -> None:
 
 VERSION = "1"
 """The version of the rules in this package: raised whenever one of them changes a term."""
+VERSIONS = {"he": "2", "yi": "2"}
+"""That of languages whose own rules changed since."""
 KINDS = ("language", "mixed", "ngram", "words", "char4", "whitespace")
 CHARACTERS = re.compile(r"char([1-9])")
 MIXED_SIZE = 4
@@ -150,13 +152,13 @@ def analyzer(lang: str, kind: str | None = None) -> Analyzer:
 @cache
 def _made(code: str, kind: str) -> Analyzer:
     """One analyzer for each language and kind: what it remembers serves all that use it."""
-    rules, name = rules_of(code), f"{code or 'und'}/{kind}"
+    rules, name, version = rules_of(code), f"{code or 'und'}/{kind}", VERSIONS.get(code, VERSION)
     if kind == "whitespace":
-        return Analyzer(name, VERSION, ("cut at white space",), str.split, by_space=False)
+        return Analyzer(name, version, ("cut at white space",), str.split, by_space=False)
     if kind in SEGMENTERS:
         packages = SEGMENTERS[kind].version
         steps = ("NFKC", f"cut by {packages}", "no case, ASCII digits")
-        return Analyzer(name, f"{VERSION}, {packages}", steps, _segmented(SEGMENTERS[kind].load()), by_space=False)
+        return Analyzer(name, f"{version}, {packages}", steps, _segmented(SEGMENTERS[kind].load()), by_space=False)
     turkic = code in TURKIC
     letters = None if kind == "words" else rules.letters
     prepare = _prepared(letters, turkic)
@@ -167,12 +169,12 @@ def _made(code: str, kind: str) -> Analyzer:
         "words (UAX 29)",
     )
     if kind == "words":
-        return Analyzer(name, VERSION, first_steps, lambda piece: words(prepare(piece)))
+        return Analyzer(name, version, first_steps, lambda piece: words(prepare(piece)))
     if match := CHARACTERS.fullmatch(kind):
         size = int(match[1])
         return Analyzer(
             name,
-            VERSION,
+            version,
             (*first_steps, f"character {size}-grams"),
             lambda piece: [gram for word, _ in runs(prepare(piece)) for gram in grams(word, size)],
         )
@@ -185,7 +187,9 @@ def _terms(code: str, kind: str, rules: Rules, prepare: Rewrite, first_steps: tu
     size = MIXED_SIZE if kind == "mixed" else 0
     apostrophe, after = rules.apostrophe, rules.after if stems else None
     stem = snowball(rules.snowball) if stems and rules.snowball else rules.stem if stems else None
-    version = f"{VERSION}, Snowball {snowball_version()}" if stems and rules.snowball else VERSION
+    version = VERSIONS.get(code, VERSION)
+    if stems and rules.snowball:
+        version += f", Snowball {snowball_version()}"
 
     def split(text: str) -> list[tuple[str, bool]]:
         tokens = runs(prepare(text))

@@ -26,6 +26,14 @@ def arabic_letters(text: str) -> str:
     return letters.translate(ARABIC)
 
 
+POINTS = regex.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
+
+
+def hebrew_letters(text: str) -> str:
+    """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents, which are mostly left out in writing."""
+    return cast(str, POINTS.sub("", text))
+
+
 def ta_marbuta(stem: str) -> str:
     """`stem` with ha for ta marbuta: done after stemming, since the stemmer knows endings in ta marbuta."""
     return stem.replace("ة", "ه")
@@ -222,6 +230,7 @@ RULES = {
     "fi": Rules("char4", "finnish"),
     "fr": Rules("mixed", "french", apostrophe=_elision("fr")),
     "ga": Rules("mixed", "irish", apostrophe=_elision("ga")),
+    "he": Rules("mixed", letters=hebrew_letters),
     "hi": Rules("language", "hindi", devanagari_letters, after=short_vowels),
     "hu": Rules("mixed", "hungarian"),
     "hy": Rules("mixed", "armenian"),
@@ -245,6 +254,7 @@ RULES = {
     "tr": Rules("mixed", "turkish", apostrophe=before_apostrophe),
     "ur": Rules("mixed", letters=persian_letters),
     "vi": Rules("char4"),
+    "yi": Rules("mixed", letters=hebrew_letters),
 }
 
 
