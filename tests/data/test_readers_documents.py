@@ -102,10 +102,12 @@ def test_the_language_must_be_known(tmp_path: Path) -> None:
 
 def test_a_table_is_not_plain_text(tmp_path: Path) -> None:
     (tmp_path / "en.txt").write_text("A line.\nA\ttable\n")
+    for options in ({}, {"format": "text"}):
+        with pytest.raises(InterlinguaError, match=r"line 2: a tab.*side='source'"):
+            list(read_sentences(tmp_path / "en.txt", **options))
+    (tmp_path / "en.txt").write_text("One\ttable\nA line.\nA\ttable\n")
     with pytest.raises(InterlinguaError, match="none of the formats"):
         read_sentences(tmp_path / "en.txt")
-    with pytest.raises(InterlinguaError, match=r"line 2: a tab.*side='source'"):
-        list(read_sentences(tmp_path / "en.txt", format="text"))
 
 
 def test_empty_sentences_are_bad_rows(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -270,3 +271,86 @@ def test_fingerprint_changes_with_the_file_and_the_options(tmp_path: Path) -> No
     assert source_fingerprint(tmp_path / "x.ar") != one
     (tmp_path / "news.fr").write_text("a\n")  # no side of a pair
     assert source_fingerprint(tmp_path / "news.fr")
+
+
+MARGINS = "".join(f"1.{n:03}\tdog number {n}\tkoira numero {n}\n" for n in range(100, 130))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        ("WikiMatrix.en-fi.tsv", MARGINS.replace("dog number 105\tkoira numero 105", "only two"), 29),
+        ("en-fi.tsv", "\n" + "a dog\tkoira\n" * 3, 3),
+        ("en-fi.tsv", "a dog\tkoira\none column\na cat\tkissa\n\n", 2),
+        ("en-fi.jsonl", '{"source": "a"}\n' + '{"source": "a dog", "target": "koira"}\n' * 3, 3),
+        ("en-fi.jsonl", "oops\n" + '{"source": "a dog", "target": "koira"}\n' * 3, 3),
+    ],
+)
+def test_a_bad_row_among_the_first_does_not_change_the_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: str, good: int
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InterlinguaError, match=r"line \d"):
+        list(read_parallel(tmp_path / name))
+    found = list(read_parallel(tmp_path / name, on_bad_row="skip"))
+    assert len(found) == good
+    assert {(pair.source.split()[0], pair.target.split()[0]) for pair in found} <= {
+        ("a", "koira"),
+        ("a", "kissa"),
+        ("dog", "koira"),
+    }
+    assert "left out" in capsys.readouterr().err
+
+
+def test_ids_in_the_first_column_are_no_margins(tmp_path: Path) -> None:
+    (tmp_path / "en-fi.tsv").write_text("".join(f"{n}\ta dog\tkoira\n" for n in range(5)))
+    with pytest.raises(InterlinguaError, match=r"holds numbers.*cut -f2-"):
+        read_parallel(tmp_path / "en-fi.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("en-US_de-DE.tsv", ("en", "de")),
+        ("en-US_pt-BR.tsv", ("en", "pt")),
+        ("tm.en-US_ar-SA.tsv.gz", ("en", "ar")),
+        ("memory.en-US.fr-FR.tsv", ("en", "fr")),
+        ("zh_TW-en.tsv", ("zh", "en")),
+        ("EN-FR.tsv", ("en", "fr")),
+        ("memory.pt-BR.tsv", None),
+        ("de-DE.tsv", None),
+    ],
+)
+def test_locales_in_a_name_are_a_pair_of_two(name: str, codes: tuple[str, str] | None) -> None:
+    assert parallel.languages_in_name(Path(name)) == codes
+
+
+def test_aligned_documents_that_are_left_out_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        ("en", "1", "A dog."),
+        ("fi", "1", "Koira."),
+        ("en", "1", "A cat."),
+        ("en", "", "No group."),
+        ("en", "2", "Alone."),
+        ("fi", "3", "Yksin."),
+        ("de", "3", "Nicht gefragt."),
+    ]
+    for name in ("a.jsonl", "b.jsonl"):
+        with (tmp_path / name).open("w") as stream:
+            for lang, group, text in rows:
+                stream.write(json.dumps({"lang": lang, "group": group, "sentences": [text]}) + "\n")
+    found = list(read_parallel([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], pairs=["en-fi"]))
+    assert texts(found) == [("A dog.", "Koira.")] * 2
+    assert len({pair.group for pair in found}) == 2  # group 1 of another file is another document
+    said = capsys.readouterr().err
+    for reason in ("without a group", "group of an earlier one", "en without a version in fi", "fi without a version"):
+        assert said.count(reason) == 2, reason
+
+
+def test_languages_and_origins_that_gave_nothing_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "en-fi.tsv").write_text("a dog\tkoira\tnews\na cat\tkissa\tbible\n")
+    spec = DataSpec(path=str(tmp_path / "en-fi.tsv"), langs=["fi", "ka"], origins=["news", "nwes"], filter=False)
+    assert len(list(read("parallel", spec))) == 1
+    said = capsys.readouterr().err
+    assert "data.parallel: 1 taken, in fi 1, ka 0" in said
+    assert "from news 1, nwes 0" in said

@@ -94,7 +94,7 @@ def test_a_state_of_another_stream_is_refused() -> None:
     for other, what in (
         (stream(seed=4), "seed"),
         (stream(batch_size=9), "batch_size"),
-        (stream(limit_per_lang=5), "sizes"),
+        (stream(limit_per_lang=5), "number of records"),
         (stream(alpha=0.3), "alpha"),
         (stream(one_language_per_batch=True), "one_language_per_batch"),
     ):

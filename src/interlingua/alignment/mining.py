@@ -177,7 +177,7 @@ def read_rows(path: Path, lang: str | None = None) -> Iterator[tuple[str, str]]:
             path, rows, lambda row: _parsed(*row, lang)
         ):
             yield from sentences
-    elif columns(start) == {2}:
+    elif columns(start) == 2:
         yield from read_sentences(path)
     else:
         advice = "Give a file of one sentence a line, of id <tab> sentence, or of jsonl with text."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
@@ -295,13 +296,25 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     if kind == "parallel" and spec.filter:
         records = filter_parallel(records, report=report)
     count = 0
+    langs = spec.langs if kind != "linked" else None
+    by_lang, by_origin = Counter[str](), Counter[str]()
     for record in records:
-        of_origin = spec.origins is None or getattr(record, "origin", None) in spec.origins
-        if of_origin and (spec.langs is None or kind == "linked" or record.lang in spec.langs):
+        origin = getattr(record, "origin", "")
+        if (spec.origins is None or origin in spec.origins) and (langs is None or record.lang in langs):
             count += 1
+            if langs is not None:
+                by_lang[record.lang] += 1
+            if spec.origins is not None:
+                by_origin[origin] += 1
             yield record
     if kind == "parallel" and spec.filter:
         logger.info(f"data.{name}: {report}")
+    for wanted, found, what in ((langs, by_lang, "in"), (spec.origins, by_origin, "from")):
+        if wanted and count:
+            parts = ", ".join(f"{one} {found[one]:,}" for one in wanted)
+            (logger.info if all(found[one] for one in wanted) else logger.warning)(
+                f"data.{name}: {count:,} taken, {what} {parts}"
+            )
     if count == 0:
         restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
         restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""

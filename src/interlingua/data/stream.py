@@ -177,9 +177,10 @@ class Stream(Generic[Record]):
         for key, current in self._identity().items():
             # older states do not say how languages were mixed
             if state.get(key, current if key in ("alpha", "one_language_per_batch") else None) != current:
+                what = {"sizes": "number of records", "content": "content"}.get(key, key)
                 raise BadInput(
-                    f"the saved position is of a stream with another {key} ({state.get(key)}, now "
-                    f"{current}). Continue with the data and settings of the start, or start anew."
+                    f"has another {what} than when the run began ({state.get(key)}, now {current}). "
+                    "Continue with the data and settings of the start, or start anew with another --out."
                 )
         self.step = int(state["step"])
         self._cursors = {lang: int(state["cursors"][lang]) for lang in self.langs}

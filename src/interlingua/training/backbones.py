@@ -87,9 +87,11 @@ def train_tokenizer(
             unk_piece=SPECIAL[3],
         )
     except RuntimeError as error:
+        advice = "Give more text, or ask for fewer tokens."
+        if "required_chars" in str(error):
+            advice = "The texts have more characters than that: ask for more tokens, or lower character_coverage."
         raise BadInput(
-            f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). "
-            "Give more text, or ask for fewer tokens."
+            f"no vocabulary of {vocab_size:,} tokens could be learned from these texts ({error}). {advice}"
         ) from error
     unigram = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [(unigram.id_to_piece(i), unigram.get_score(i)) for i in range(len(SPECIAL), unigram.get_piece_size())]

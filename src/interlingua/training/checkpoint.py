@@ -110,7 +110,10 @@ def load_checkpoint(
             tensor.copy_(saved["model"][name])
     optimizer.load({k: v.to(device) if v.ndim else v for k, v in saved["optimizer"].items()}, state["optimizer"])
     for name, stream in streams.items():
-        stream.load_state_dict(state["streams"][name])
+        try:
+            stream.load_state_dict(state["streams"][name])
+        except BadInput as error:
+            raise BadInput(f"data.{name}: {error}") from error
     return state
 
 

@@ -97,7 +97,7 @@ def read_ccnet_sentences(
 
 
 def is_sentence_lines(path: Path, start: str) -> bool:
-    return not start.lstrip().startswith(("{", "[{", "<")) and columns(start) == {1}
+    return columns(start) == 1
 
 
 def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -23,6 +23,7 @@ from interlingua.data.readers.source import (
     columns,
     filled_lines,
     first_keys,
+    first_lines,
     language_suffix,
     languages_in_name,
     languages_of,
@@ -101,7 +102,12 @@ def read_plain_pairs(
 
 
 def is_tsv(path: Path, start: str) -> bool:
-    return not start.lstrip().startswith(("{", "[", "<")) and 2 <= min(columns(start)) <= 3
+    if columns(start) == 3 and _most(start, lambda line: line.split("\t", 1)[0].strip().isdecimal()):
+        raise BadInput(
+            f"{path}: the first of three columns holds numbers, no sentences. Take it out (`cut -f2-`); if they are "
+            "margins, say so with format=wikimatrix."
+        )
+    return columns(start) in (2, 3)
 
 
 def read_tsv(
@@ -122,8 +128,14 @@ def read_tsv(
 
 
 def is_wikimatrix(path: Path, start: str) -> bool:
-    lines = start.split("\n")
-    return all(line.count("\t") == 2 and _margin(line) is not None for line in (lines[:-1] or lines)[:20])
+    return columns(start) == 3 and _most(
+        start, lambda line: "." in line.split("\t", 1)[0] and _margin(line) is not None
+    )
+
+
+def _most(start: str, holds: Callable[[str], bool]) -> bool:
+    lines = first_lines(start)
+    return 2 * sum(map(holds, lines)) > len(lines)
 
 
 class WikiMatrixOptions(PairOptions):
@@ -211,20 +223,31 @@ class AlignedOptions(Settings):
 def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = ()) -> Iterator[ParallelPair]:
     """Sentence k of a document beside sentence k of its version, for each of `pairs` ("en-ko", "tr-zh").
 
-    The group of a pair is the document's and k: the same sentence in a third language shares it. Documents whose
-    versions differ in length are counted as bad rows. Holds the documents of the languages asked for in memory.
+    The group of a pair is the file, the document's group and k: the same sentence in a third language shares it.
+    Documents whose versions differ in length are counted as bad rows; those without a group, without a version in the
+    other language, or with the group of an earlier one of their language are left out and counted. Holds the documents
+    of the languages asked for in memory.
     """
     if not pairs:
         raise BadInput(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
     code_pairs = [_codes(pair) for pair in pairs]
     documents: dict[str, dict[str, Document]] = defaultdict(dict)
     for document in read_document_rows(path, bad):
-        if document.group and any(document.lang in codes for codes in code_pairs):
+        if not any(document.lang in codes for codes in code_pairs):
+            continue
+        if not document.group:
+            bad.passed_over(path, "documents without a group not taken")
+        elif document.group in documents[document.lang]:
+            bad.passed_over(path, "documents with the group of an earlier one of their language not taken")
+        else:
             documents[document.lang][document.group] = document
     for first, second in code_pairs:
+        if alone := len(documents[second].keys() - documents[first].keys()):
+            bad.passed_over(path, f"documents in {second} without a version in {first} not taken", alone)
         for group, source in documents[first].items():
             target = documents[second].get(group)
             if target is None:
+                bad.passed_over(path, f"documents in {first} without a version in {second} not taken")
                 continue
             if len(source.sentences) != len(target.sentences):
                 bad.reject(
@@ -234,7 +257,9 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
                 )
                 continue
             for number, (text, translation) in enumerate(zip(source.sentences, target.sentences, strict=True)):
-                yield ParallelPair(text, translation, first, second, group=f"{group}#{number}", origin=path.name)
+                yield ParallelPair(
+                    text, translation, first, second, group=f"{path.name}:{group}#{number}", origin=path.name
+                )
 
 
 def _codes(pair: str) -> tuple[str, str]:

@@ -276,7 +276,7 @@ def _tevatron_record(line: str, default: str) -> QuestionPassage:
 
 
 def is_triples(path: Path, start: str) -> bool:
-    return not start.lstrip().startswith(("{", "[", "<")) and min(columns(start)) >= 3
+    return columns(start) >= 3
 
 
 def read_triples(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
@@ -302,12 +302,22 @@ def is_plain_questions(path: Path, start: str) -> bool:
 
 
 def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
-    """One record a line. `lang` of the row wins over the `lang` given. Further fields (answers) are not used."""
+    """One record a line, with hard negatives in `negatives`, texts or objects like the row itself (`passage`, `title`).
+    `lang` of the row wins over the `lang` given. Further fields (answers) are not used."""
     return bad.parsed(path, filled_lines(path), lambda line: _plain_record(line, lang))
 
 
 def _plain_record(line: str, default: str) -> QuestionPassage:
     row = json_object(line)
     lang = lang_of(row, default)
-    positive = passage(row, lang, id_keys=("passage_id",), text_key="passage")
-    return QuestionPassage(string(row, "question"), (positive,), (), lang, string(row, "id", ""))
+    positive, *negatives = (
+        passage(one, lang, id_keys=("passage_id",), text_key="passage") for one in (row, *_negatives(row))
+    )
+    return QuestionPassage(string(row, "question"), (positive,), tuple(negatives), lang, string(row, "id", ""))
+
+
+def _negatives(row: dict[str, Any]) -> list[dict[str, Any]]:
+    texts = row.get("negatives")
+    if isinstance(texts, list):
+        row = {"negatives": [{"passage": text} if isinstance(text, str) else text for text in texts]}
+    return objects(row, "negatives", optional=True)

@@ -7,9 +7,11 @@ import hashlib
 import json
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -81,8 +83,22 @@ def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in read_lines(path) if line.strip())
 
 
+def first_lines(start: str) -> list[str]:
+    """The first twenty complete lines that hold text: what a format is recognised by, though one of them be bad."""
+    lines = start.split("\n")
+    return list(islice(filter(str.strip, lines[:-1] or lines), 20)) or lines[:1]
+
+
 def first_keys(start: str) -> set[str]:
-    """The keys of the JSON object that `start` begins with, also when the text was cut inside it."""
+    """The keys that the first JSON object has, or half of the first twenty, one a line; where none is whole, those of
+    the object that `start` begins with and is cut in."""
+    rows = []
+    for line in () if start.lstrip().startswith("[") else first_lines(start):
+        with suppress(ValueError, RecursionError):
+            rows.append(json.loads(line))
+    if rows and all(isinstance(row, dict) for row in rows):
+        counts = Counter(key for row in rows for key in row)
+        return {key for key, count in counts.items() if key in rows[0] or 2 * count >= len(rows)}
     try:
         row, _ = json.JSONDecoder().raw_decode(start.lstrip())
     except (ValueError, RecursionError):
@@ -90,10 +106,11 @@ def first_keys(start: str) -> set[str]:
     return set(row) if isinstance(row, dict) else set()
 
 
-def columns(start: str) -> set[int]:
-    """The numbers of tab-separated columns among the first twenty complete lines."""
-    lines = start.split("\n")
-    return {line.count("\t") + 1 for line in (lines[:-1] or lines)[:20]}
+def columns(start: str) -> int:
+    """The number of tab-separated columns of most of the first lines; 0 for JSON and XML."""
+    if start.lstrip().startswith(("{", "[{", "<")):
+        return 0
+    return Counter(line.count("\t") + 1 for line in first_lines(start)).most_common(1)[0][0]
 
 
 def plain_name(path: Path) -> str:
@@ -135,11 +152,18 @@ TwoFiles = tuple[Path, Path]
 _PAIR = re.compile(r"(?:^|[._])([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)(?=[._]|$)")
 
 
+_LOCALE = r"([a-z]{2,3}-[A-Z]{2})"
+_LOCALES = re.compile(rf"(?:^|[._-]){_LOCALE}[._-]{_LOCALE}(?=[._-]|$)")
+
+
 def languages_in_name(path: Path) -> tuple[str, str] | None:
-    """The pair of codes in a file name, in its order: "WikiMatrix.en-fi.tsv.gz" → ("en", "fi"), or None."""
-    for first, second in _PAIR.findall(plain_name(path)):
+    """The pair of codes in a file name, in its order: "WikiMatrix.en-fi.tsv.gz" → ("en", "fi"), "en-US_pt-BR.tsv" →
+    ("en", "pt"), or None. One locale ("pt-BR") is no pair."""
+    name = plain_name(path)
+    pairs = [(first, second) for first, second in _PAIR.findall(name) if first.isupper() or not second.isupper()]
+    for first, second in [*_LOCALES.findall(name), *pairs]:
         codes = find_code(first), find_code(second)
-        if codes[0] and codes[1]:
+        if codes[0] and codes[1] and codes[0] != codes[1]:
             return codes[0], codes[1]
     return None
 

@@ -149,7 +149,7 @@ def _read_qrels(path: Path, bad: BadRows) -> Iterator[IdTriple]:
 
 
 def _matches_tsv(path: Path, start: str) -> bool:
-    return not start.lstrip().startswith(("{", "[", "<")) and min(columns(start)) >= 3
+    return columns(start) >= 3
 
 
 class TsvOptions(Settings):
