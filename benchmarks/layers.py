@@ -9,7 +9,7 @@ teacher are computed first, in int8, once for all runs of one --out; they are ce
 --layers 0 trains the vectors alone. A run that was stopped goes on after its last 10,000 texts. Texts are those of
 DATA/train, in all languages; what is printed are means over the languages of DATA/dev that choices are made on, and at
 the end those of the others, too. The curve is of one learning rate that falls in the last quarter of --tokens: runs
-of other lengths are runs of their own.
+of other lengths are runs of their own. Minutes are those of this call, measuring included.
 """
 
 from __future__ import annotations
@@ -26,30 +26,37 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from common import options
-from interlingua import Encoder
+from interlingua.alignment.rotation import procrustes
+from interlingua.files import atomic_write
+from interlingua.models.dual import DualEncoder
+from interlingua.models.inference.packing import token_batches
 from interlingua.models.static.encoder import StaticEncoder
 from interlingua.models.subwords import plain_text
+from interlingua.models.transformer import pool_padded
+from interlingua.objectives.distillation import distil_scores
 from interlingua.training.teacher import TeacherVectors
 from models import COLUMNS, quality
 
 TEACHER = "multilingual-e5-small"
 WINDOW = 10_000  # texts of one draw, whose teacher's vectors are each other's candidates
+TOKENS = 8_192  # of a batch, with padding
 TEMPERATURE = 0.05
 HEADS = 5
 LONGEST = 256  # subwords of a text that are read
 GROUPS = ("choices are made on", "no choice is made on")
 
 
-def lines(data: Path, pattern: str) -> Iterator[tuple[Path, list[str]]]:
-    """Each file of DATA/train, and its lines."""
+def lines(data: Path, pattern: str) -> Iterator[list[str]]:
+    """The lines of each file of DATA/train."""
     for path in sorted((data / "train").glob(pattern)):
         with gzip.open(path, "rt", encoding="utf-8") as stream:
-            yield path, stream.readlines()
+            yield stream.readlines()
 
 
 def texts(data: Path, limit: int) -> list[tuple[str, str]]:
@@ -62,11 +69,11 @@ def texts(data: Path, limit: int) -> list[tuple[str, str]]:
             found[role, text] = None
 
     for pattern in ("qa/*.jsonl.gz", "qa_multilingual/*.jsonl.gz"):
-        for _, rows in lines(data, pattern):
+        for rows in lines(data, pattern):
             for record in map(json.loads, rows):
                 add("query", record["question"])
                 add("passage", f"{record.get('title') or ''} {record['passage'][:700]}")
-    for _, rows in lines(data, "documents/*.jsonl.gz"):
+    for rows in lines(data, "documents/*.jsonl.gz"):
         for record in map(json.loads, rows):
             part, size, longest = list[str](), 0.0, draw.choice([150, 300, 600])
             for sentence in record.get("sentences") or [record["text"]]:
@@ -77,7 +84,7 @@ def texts(data: Path, limit: int) -> list[tuple[str, str]]:
                     part, size, longest = [], 0.0, draw.choice([150, 300, 600])
             add("passage", " ".join(part)[:700])
     for pattern, most in (("parallel/*.gz", 8_000), ("parallel_localisation/*.gz", 4_000)):
-        for _, rows in lines(data, pattern):
+        for rows in lines(data, pattern):
             draw.shuffle(rows)
             for row in rows[:most]:
                 for side in row.split("\t")[:2]:
@@ -129,6 +136,8 @@ class Student(nn.Module):
         self.rows = nn.Embedding.from_pretrained(rows / rows.norm(dim=1).mean() * dim**0.5, freeze=False)
         self.layers = nn.ModuleList(Layer(dim) for _ in range(layers))
         self.map = nn.Linear(dim, dim)
+        nn.init.eye_(self.map.weight)
+        nn.init.zeros_(self.map.bias)
         angles = torch.arange(LONGEST)[:, None] / 1000 ** (torch.arange(dim // HEADS // 2) / (dim // HEADS // 2))
         self.angles = angles.cos(), angles.sin()
 
@@ -136,52 +145,34 @@ class Student(nn.Module):
         """Subwords of each text, one at least."""
         return [ids[:LONGEST] or [0] for ids in self.subwords([plain_text(text) for text in sentences])]
 
-    def means(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """The mean state of each text, `[texts, dim]`."""
-        longest = max(map(len, ids))
-        mask = torch.tensor([[n < len(text) for n in range(longest)] for text in ids])
-        states = self.rows(torch.tensor([[*text, *[0] * (longest - len(text))] for text in ids]))
-        cos, sin = (part[:longest] for part in self.angles)
+    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
+        """Token ids of each text → unit vectors `[texts, dim]`."""
+        padded = pad_sequence([torch.tensor(text) for text in ids], batch_first=True)
+        mask = torch.arange(padded.shape[1]) < torch.tensor([[len(text)] for text in ids])
+        states = self.rows(padded)
+        cos, sin = (part[: padded.shape[1]] for part in self.angles)
         for layer in self.layers:
             states = layer(states, None if mask.all() else mask[:, None, None], cos, sin)
-        weights = mask[..., None].float()
-        mean: Tensor = (states * weights).sum(1) / weights.sum(1) / states.shape[-1] ** 0.5
-        return mean
-
-    def forward(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """Unit vectors `[texts, dim]`."""
-        return F.normalize(self.map(self.means(ids)), dim=1)
+        means = pool_padded(states, mask, "mean") / states.shape[-1] ** 0.5
+        return F.normalize(self.map(means), dim=1)
 
     @torch.no_grad()
     def encode_document(self, sentences: Sequence[Any], **_: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Vectors of texts of either role."""
         ids = self.ids(sentences)
         vectors = torch.zeros(len(ids), self.map.out_features)
-        for batch in batches(ids, 8_192):
+        for batch in token_batches([len(text) for text in ids], TOKENS):
             vectors[batch] = self([ids[n] for n in batch])
         return vectors.numpy()
 
     encode_query = encode_document
 
 
-def batches(ids: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:
-    """Numbers of texts of like length, up to so many tokens with padding a batch."""
-    found: list[list[int]] = []
-    for n in sorted(range(len(ids)), key=lambda n: len(ids[n])):
-        if not found or len(ids[n]) * (len(found[-1]) + 1) > tokens:
-            found.append([])
-        found[-1].append(n)
-    return found
-
-
 def turn(student: Student, teacher: TeacherVectors, sample: Sequence[tuple[str, str]]) -> None:
     """Set the student's map to the orthogonal one that brings its vectors nearest to the teacher's."""
-    with torch.no_grad():
-        ids = student.ids([text for _, text in sample])
-        means = torch.cat([F.normalize(student.means([text]), dim=1) for text in ids])
-        left, _, right = torch.linalg.svd((means - means.mean(0)).T @ taught(teacher, sample))
-        student.map.weight.copy_((left @ right).T)
-        student.map.bias.zero_()
+    vectors = student.encode_document([text for _, text in sample])
+    rotation = procrustes(vectors - vectors.mean(0), taught(teacher, sample).numpy())
+    student.map.weight.data.copy_(torch.from_numpy(rotation))
 
 
 def taught(teacher: TeacherVectors, part: Sequence[tuple[str, str]]) -> Tensor:
@@ -194,16 +185,10 @@ def taught(teacher: TeacherVectors, part: Sequence[tuple[str, str]]) -> Tensor:
 
 
 def loss_of(vectors: Tensor, targets: Tensor, candidates: Tensor) -> Tensor:
-    """KL of the choice among the candidates, and of that among the batch's other texts."""
-    alone = torch.eye(len(vectors)) * 1e4
-
-    def divergence(of_student: Tensor, of_teacher: Tensor) -> Tensor:
-        student, teacher = (part.div(TEMPERATURE) for part in (of_student, of_teacher))
-        return F.kl_div(student.log_softmax(1), teacher.softmax(1), reduction="batchmean")
-
-    return divergence(vectors @ candidates.T, targets @ candidates.T) + divergence(
-        vectors @ vectors.T - alone, targets @ targets.T - alone
-    )
+    """The divergence of the choice among the candidates, and of that among the batch's other texts."""
+    itself = torch.eye(len(vectors), dtype=torch.bool)
+    chosen = distil_scores(vectors @ candidates.T, targets @ candidates.T, temperature=TEMPERATURE)
+    return chosen + distil_scores(vectors @ vectors.T, targets @ targets.T, temperature=TEMPERATURE, mask=itself)
 
 
 def store(path: Path, student: Student, optimizer: torch.optim.Optimizer, read: int, step: int, window: int) -> None:
@@ -211,9 +196,8 @@ def store(path: Path, student: Student, optimizer: torch.optim.Optimizer, read: 
     moments = optimizer.state_dict()["state"]
     tensors = {f"model.{name}": value for name, value in student.state_dict().items()}
     tensors |= {f"moments.{n}.{name}": value for n, state in moments.items() for name, value in state.items()}
-    part = path.with_suffix(".part")
-    save_file({**tensors, "progress": torch.tensor([read, step, window])}, part)
-    part.replace(path)
+    with atomic_write(path, "wb") as stream:
+        stream.write(save({**tensors, "progress": torch.tensor([read, step, window])}))
 
 
 def restored(path: Path, student: Student, optimizer: torch.optim.Optimizer) -> list[int]:
@@ -249,16 +233,13 @@ def main(arguments: Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     chosen = texts(arguments.data, arguments.texts)
-    TeacherVectors.build(arguments.out / "teacher", cast(Any, Encoder.load(TEACHER, precision="int8")), chosen)
+    TeacherVectors.build(arguments.out / "teacher", DualEncoder.load(TEACHER, precision="int8"), chosen)
     student = Student(arguments.layers)
     teacher = TeacherVectors(arguments.out / "teacher", student.map.out_features)
-    turn(student, teacher, chosen[:9_000])
     rate = 1e-3 if arguments.layers else 3e-3
     parts = ((student.layers, rate), (student.map, rate / 20), (student.rows, rate / 2 if arguments.layers else rate))
     optimizer = torch.optim.AdamW(
-        [{"params": list(part.parameters()), "lr": lr} for part, lr in parts if list(part.parameters())],
-        betas=(0.9, 0.98),
-        weight_decay=0.01,
+        [{"params": list(part.parameters()), "lr": lr} for part, lr in parts], betas=(0.9, 0.98), weight_decay=0.01
     )
     rates = [group["lr"] for group in optimizer.param_groups]
     kept = arguments.out / f"layers-{arguments.layers}-{arguments.tokens}.safetensors"
@@ -266,14 +247,15 @@ def main(arguments: Namespace) -> None:
     start, last = time.perf_counter(), arguments.tokens * 1e6
     following = max(1e6, 2 * read)
     if not read:
+        turn(student, teacher, chosen[:WINDOW])
         report(student, arguments, 0, float("nan"), 0.0)
     while read < last:
         draw, losses = np.random.default_rng([1, window]), list[float]()
         part = [chosen[n] for n in draw.choice(len(chosen), min(WINDOW, len(chosen)), replace=False)]
         ids, targets = student.ids([text for _, text in part]), taught(teacher, part)
-        grouped = batches(ids, 8_192)
-        for number in draw.permutation(len(grouped)):
-            rows = grouped[number]
+        batches = list(token_batches([len(text) for text in ids], TOKENS))
+        for number in draw.permutation(len(batches)):
+            rows = batches[number]
             share = min(1.0, (step + 1) / 200, max(0.02, (last - read) / (0.25 * last)))
             for group, lr in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = lr * share
@@ -295,4 +277,9 @@ if __name__ == "__main__":
     parser = options(__doc__, layers=2, tokens=5, texts=300_000, questions=400)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="keeps the teacher's vectors and the runs")
-    main(parser.parse_args())
+    given = parser.parse_args()
+    if missing := [part for part in ("train", "dev") if not (given.data / part).is_dir()]:
+        parser.error(f"--data {given.data}: has no folder {' and no folder '.join(missing)}.")
+    if given.layers < 0:
+        parser.error(f"--layers {given.layers}: give 0 or more.")
+    main(given)
