@@ -1,6 +1,7 @@
 """`interlingua evaluate` on translations and on XOR-Retrieve, as a person types it."""
 
 import json
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from interlingua.data.readers import read_parallel
 from interlingua.evaluation import language_projection, recall_at_tokens, tatoeba_file, tatoeba_pairs
 from interlingua.evaluation import xor as xor_retrieve
 from interlingua.evaluation.tatoeba import pivot_pairs
+from interlingua.index import Index
+from interlingua.index.metadata import Question
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.retrieval.run import Run
@@ -266,3 +269,45 @@ def test_vectors_are_for_tables_of_models(place, capsys, option):
     argv = ["evaluate", str(place / "static"), "--on", "encyclopedia:fi", *option, "--vectors", "v"]
     assert main(argv) == 2
     assert "Leave --vectors out" in capsys.readouterr().err
+
+
+def test_the_rows_of_an_index_are_what_it_finds(place, tmp_path, capsys):
+    fi = load_collection("encyclopedia:fi")
+    assert main(["index", str(place / "static"), "encyclopedia:fi", "--out", str(tmp_path / "idx")]) == 0
+    out = printed(
+        capsys, place / "static", "--index", tmp_path / "idx", "--on", "encyclopedia:fi", "--measures", "RR@100", "R@5",
+        "--format", "json", "--runs", tmp_path / "runs",
+    )  # fmt: skip
+    values = {(row["system"], row["measure"]): row["value"] for row in tables(out) if row["column"] == "fi"}
+    modes = ("hybrid", "dense", "lexical")
+    assert {name for name, _ in values} == {str(place / "static"), *(f"{tmp_path / 'idx'} ({m})" for m in modes)}
+    with closing(Index.open(tmp_path / "idx")) as index:
+        for mode in modes:
+            found = {q.id: index.search(Question(q.text, q.lang), 100, mode=mode) for q in fi.queries}
+            names = {query: [*(hit.passage.id for hit in hits), *fi.qrels[query]] for query, hits in found.items()}
+            ranks = [names[query].index(next(iter(fi.qrels[query]))) + 1 for query in found]
+            expected = sum(1 / rank for rank, hits in zip(ranks, found.values(), strict=True) if rank <= len(hits))
+            assert values[f"{tmp_path / 'idx'} ({mode})", "RR@100"] == pytest.approx(expected / len(ranks)), mode
+    assert len(list((tmp_path / "runs").glob("*.run"))) == 4
+
+
+def test_documents_of_an_index_are_judged_where_its_passages_are_not(tmp_path, capsys, tiny_static):
+    tiny_static().save(tmp_path / "model")
+    (tmp_path / "docs").mkdir()
+    for name, words in (("a.txt", "storm sea wind"), ("b.txt", "bread oven flour")):
+        (tmp_path / "docs" / name).write_text("\n\n".join(f"{words} {n}." * 9 for n in range(6)))
+    argv = ["index", tmp_path / "model", tmp_path / "docs", "--out", tmp_path / "idx", "--chunk-chars", "120"]
+    assert main([*map(str, argv), "--lang", "en"]) == 0
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    (asked / "passages.jsonl").write_text('{"id": "docs/a.txt", "text": "x"}\n{"id": "docs/b.txt", "text": "y"}\n')
+    (asked / "queries.tsv").write_text("q1\tstorm sea\nq2\tbread flour\n")
+    (asked / "qrels.txt").write_text("q1 0 docs/a.txt 1\nq2 0 docs/b.txt 1\n")
+    on = ["--index", tmp_path / "idx", "--on", asked, "--lang", "en", "--measures", "RR@100", "--format", "json"]
+    rows = {row["system"]: row["value"] for row in tables(printed(capsys, *on)) if row["column"] == "en"}
+    assert rows[f"{tmp_path / 'idx'} (lexical)"] == 1
+    (asked / "qrels.txt").write_text("q1 0 other 1\n")
+    (asked / "passages.jsonl").write_text('{"id": "other", "text": "x"}\n')
+    (asked / "queries.tsv").write_text("q1\tstorm sea\n")
+    assert main(["evaluate", *map(str, on)]) == 2
+    assert "no passage and no document with the ids that asked judges, such as 'other'" in capsys.readouterr().err

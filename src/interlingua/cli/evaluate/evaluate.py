@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.evaluate.retrieval import (
     check_run_files,
     collection_options,
+    index_systems,
+    model_systems,
     parse_pipelines,
     pipeline_options,
+    pipeline_systems,
     print_matrices,
-    print_pipelines,
-    print_tables,
+    print_systems,
     print_xor,
     read_xor,
     slug,
@@ -31,9 +34,11 @@ Measure models, a row each, on test collections, a column per language; or on tr
 
   interlingua evaluate runs/a/model runs/b/model --on encyclopedia:fi encyclopedia:sw
   interlingua evaluate runs/a/model --pipeline "bm25 % 100 >> runs/a/model" --on COLLECTION
+  interlingua evaluate --index idx --on COLLECTION
   interlingua evaluate runs/a/model --tatoeba ara-eng.tsv.gz
 """
 if TYPE_CHECKING:
+    from interlingua.evaluation.protocol import Result
     from interlingua.models.late_interaction import Model
     from interlingua.models.protocols import AnyEncoder
 
@@ -47,6 +52,7 @@ SUBJECTS = {
 """The subjects that can be measured, and how an error names each."""
 GOES_WITH = {
     "matrix": ("on",),
+    "index": ("on",),
     "measures": ("on",),
     "runs": ("on", "xor"),
     "passages": ("on", "xor"),
@@ -72,8 +78,9 @@ APART: dict[tuple[str, ...], str] = {
     **{
         ("matrix", option): f"--matrix has no use for --{option}: it has one measure, written after it "
         "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
-        for option in ("measures", "runs", "pipeline")
+        for option in ("measures", "runs", "pipeline", "index")
     },
+    ("index", "passages"): "--index searches all passages of the index, not those of --passages. Give two commands.",
     **{
         ("pipeline", option): f"--{option} is for MODELs, and the models of a --pipeline are read as they are. Leave "
         "--pipeline out, or give two commands."
@@ -106,7 +113,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     pipeline_options(parser)
     sentence_options(parser)
     xor_options(parser)
-    parser.without = ("--pipeline", "--predictions")
+    parser.without = ("--pipeline", "--predictions", "--index")
     parser.set_defaults(run=run)
 
 
@@ -114,6 +121,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Evaluate every model on every collection, Tatoeba file, BUCC pair and XOR question. Raises BadInput, when all is
     printed, for files of results that lack some of the questions."""
     from interlingua.data.collections import cross, load_collection
+    from interlingua.evaluation.protocol import incomplete_runs
+    from interlingua.files import make_folder
     from interlingua.models.protocols import has_token_vectors
 
     check_options(arguments)
@@ -126,17 +135,24 @@ def run(arguments: argparse.Namespace) -> None:
         pool = load_collection(arguments.passages)
         collections = [cross(collection, pool) for collection in collections]
     if arguments.runs:
+        make_folder(Path(arguments.runs))  # where it cannot be made, nobody waits for the results first
         check_run_files([collection.name for collection in collections], slug, "the collections ")
     translated = translations(arguments, collections)
     models: dict[str, AnyEncoder] = dict(load_models(arguments))
     single = {name: model for name, model in models.items() if not has_token_vectors(model)}
     lacking: list[str] = []
+    systems: dict[str, list[Result]] = {}
     if arguments.matrix:
         print_matrices(arguments, single, collections)
     elif pipelines or len(single) < len(models):
-        lacking += print_pipelines(arguments, models, pipelines, collections, translated)
+        systems = pipeline_systems(arguments, models, pipelines, collections, translated)
+        lacking += incomplete_runs(pipelines.values(), collections)
     elif collections:
-        print_tables(arguments, single, collections)
+        systems = model_systems(arguments, single, collections)
+    if arguments.index:
+        systems |= index_systems(arguments, collections)
+    if systems:
+        print_systems(arguments, systems, collections)
     if sentences:
         print_translations(arguments, single, sentences)
     if arguments.bucc:
@@ -155,8 +171,8 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise BadInput(
             "say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or --xor QUESTIONS.jsonl"
         )
-    of_models = options & {"tatoeba", "bucc", "matrix"} or ("on" in options and not arguments.pipeline)
-    if not arguments.models and (of_models or not options & {"predictions", "pipeline"}):
+    of_models = options & {"tatoeba", "bucc", "matrix"} or ("on" in options and not options & {"pipeline", "index"})
+    if not arguments.models and (of_models or not options & {"predictions", "pipeline", "index"}):
         raise BadInput("say which MODEL to measure. See `interlingua evaluate --help`.")
     for option, subjects in GOES_WITH.items():
         if option in options and not options & {*subjects}:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +17,16 @@ if TYPE_CHECKING:
     from interlingua.data.records import Collection, Passage, Query
     from interlingua.evaluation.protocol import Result
     from interlingua.evaluation.xor import Texts
+    from interlingua.index import Index
     from interlingua.models.protocols import AnyEncoder, Encoder
     from interlingua.retrieval.dense.sharded import Shards
     from interlingua.retrieval.pipeline.grammar import Pipeline
+    from interlingua.retrieval.run import Run
+
+BATCH = 64
+"""Questions that an index is asked at once."""
+SAMPLE = 1_000
+"""Judged ids that are looked for in an index, to tell whether its passages or its documents are judged."""
 
 
 def collection_options(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +57,13 @@ def collection_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="RR@100",
         help="question language × passage language over the collections, and the merged pool",
+    )
+    group.add_argument(
+        "--index",
+        action=Repeated,
+        default=[],
+        metavar="IDX",
+        help="a row for each way to search this index (hybrid, dense, lexical): what `search` finds in it",
     )
     group.add_argument("--measures", action=Repeated, metavar="M", help="RR@100 R@100 nDCG@10, unless you name others")
     group.add_argument("--depth", type=int, default=100, help="passages retrieved per question (100)")
@@ -99,10 +115,10 @@ def xor_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def print_tables(
+def model_systems(
     arguments: argparse.Namespace, models: Mapping[str, Encoder], collections: Sequence[Collection]
-) -> None:
-    """Models × collections, a table for each measure; run files where asked for."""
+) -> dict[str, list[Result]]:
+    """The results of each model on each collection; none in a process that is not to report them, under torchrun."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import evaluate_on
 
@@ -112,8 +128,62 @@ def print_tables(
         name: evaluate_on(model, collections, measures, arguments.depth, shards=folders[name])
         for name, model in models.items()
     }
-    if all(shards is None or shards.processes.first for shards in folders.values()):  # under torchrun one reports
-        print_systems(arguments, systems, collections)
+    return systems if all(shards is None or shards.processes.first for shards in folders.values()) else {}
+
+
+def index_systems(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Result]]:
+    """What each index of --index finds for the questions of each collection, by each mode of its search."""
+    from interlingua.evaluation.measures import DEFAULT_MEASURES, evaluate
+    from interlingua.evaluation.protocol import check_collections, result
+    from interlingua.index import open_index
+    from interlingua.index.metadata import MODES
+
+    measures = arguments.measures or DEFAULT_MEASURES
+    check_collections(collections, measures, arguments.depth)
+    systems: dict[str, list[Result]] = {}
+    for path in arguments.index:
+        with closing(open_index(path)) as index:
+            runs = {mode: [index_run(index, one, mode, arguments.depth) for one in collections] for mode in MODES}
+        for mode, found in runs.items():
+            systems[f"{path} ({mode})"] = [
+                result(one, run, evaluate(run, one.qrels, measures))
+                for one, run in zip(collections, found, strict=True)
+            ]
+    return systems
+
+
+def index_run(index: Index, collection: Collection, mode: str, depth: int) -> Run:
+    """What an index finds for the questions of a collection: passages, where the judgements are of its passages, else
+    the documents and rows that they were cut from, each as good as its best passage. Raises BadInput where it has
+    nothing that is judged: the ids are others."""
+    from interlingua.errors import NotFound
+    from interlingua.index.metadata import Question
+    from interlingua.progress import track
+    from interlingua.retrieval.run import Run
+
+    judged = list(dict.fromkeys(chain.from_iterable(collection.qrels.values())))
+
+    def is_passage(id: str) -> bool:
+        with suppress(NotFound, BadInput):
+            return bool(index.versions(id))
+        return False
+
+    group_by = None if any(map(is_passage, judged[:SAMPLE])) else "document"
+    scores: dict[str, dict[str, float]] = {}
+    queries = collection.queries
+    for start in track(range(0, len(queries), BATCH), f"{index.path} {mode} {collection.name}"):
+        batch = queries[start : start + BATCH]
+        questions = [Question(query.text, query.lang or None) for query in batch]
+        for query, hits in zip(batch, index.search_many(questions, depth, mode=mode, group_by=group_by), strict=True):
+            found = scores[query.id] = {}
+            for hit in hits:  # two sources may share an id: the best counts
+                found.setdefault(hit.group or hit.passage.id, hit.score)
+    if group_by and not any(id in found for found in scores.values() for id in judged):
+        raise BadInput(
+            f"{index.path}: has no passage and no document with the ids that {collection.name} judges, such as "
+            f"'{judged[0]}'. Index the passages of the collection, or judge by the ids that the index has."
+        )
+    return Run.from_scores(scores)
 
 
 def vector_folder(arguments: argparse.Namespace, name: str) -> Shards | None:
@@ -164,7 +234,7 @@ def parse_pipelines(arguments: argparse.Namespace) -> dict[str, Pipeline]:
     if len({*pipelines, *arguments.models}) < len(arguments.pipeline) + len({*arguments.models}):
         raise BadInput("--pipeline: one of them is given twice, or is a MODEL as well.")
     if arguments.runs:
-        check_run_files((*arguments.models, *pipelines), run_file)
+        check_run_files((*arguments.models, *pipelines, *arguments.index), run_file)
     unread = not any(
         isinstance(leaf, Lexical) and leaf.queries is None
         for pipeline in pipelines.values()
@@ -220,23 +290,22 @@ def translations(arguments: argparse.Namespace, collections: Sequence[Collection
     }
 
 
-def print_pipelines(
+def pipeline_systems(
     arguments: argparse.Namespace,
     models: Mapping[str, AnyEncoder],
     pipelines: Mapping[str, Pipeline],
     collections: Sequence[Collection],
     translated: Mapping[str, Sequence[Query]],
-) -> list[str]:
-    """A row for each model and each pipeline, the models read in pipelines among them loaded once. Returns what is to
-    be told of run files that lack some of the questions."""
+) -> dict[str, list[Result]]:
+    """The results of each model and each pipeline, the models read in pipelines among them loaded once."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
-    from interlingua.evaluation.protocol import evaluate_pipelines, incomplete_runs
+    from interlingua.evaluation.protocol import evaluate_pipelines
     from interlingua.retrieval.pipeline.grammar import Model
     from interlingua.retrieval.pipeline.run import encoder_loader
 
     load = encoder_loader(precision=arguments.precision)
     rows: dict[str, Pipeline] = {name: Model(name) for name in models} | dict(pipelines)
-    systems = evaluate_pipelines(
+    return evaluate_pipelines(
         rows,
         collections,
         arguments.measures or DEFAULT_MEASURES,
@@ -244,8 +313,6 @@ def print_pipelines(
         load=lambda name: models[name] if name in models else load(name),
         translated=translated,
     )
-    print_systems(arguments, systems, collections)
-    return incomplete_runs(pipelines.values(), collections)
 
 
 def read_xor(arguments: argparse.Namespace) -> tuple[list[AnsweredQuery], list[Passage], dict[str, Texts]]:
