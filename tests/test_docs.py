@@ -357,7 +357,7 @@ def here(models, tmp_path, monkeypatch):
     Path("handbook/guide.md").write_text("\n".join(f"# {title}\n\n{text}\n" for title, text in texts["en"][:5]))
     Path("handbook/sw.txt").write_text("\n\n".join(text for _, text in texts["sw"][:9]))
     Path("handbook/th.txt").write_text("\n\n".join(text for _, text in texts["th"][:4]))
-    Path("faq.csv").write_text("id,answer,text\n7,Refunds take five days.,Where is my money?\n8,x1,x1\n")
+    Path("faq.csv").write_text("id,answer,question\n7,Refunds take five days.,Where is my money?\n8,x1,x1\n")
     rows = [{"id": str(i), "title": title, "text": text} for i, (title, text) in enumerate(texts["en"][:9])]
     for name in ("passages", "news", "help", "en", "de", "my_collection/passages"):
         _jsonl(Path(f"{name}.jsonl"), rows)

@@ -174,7 +174,8 @@ def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -
     source, target = source_lang or codes[0], target_lang or codes[1]
     if not source or not target:
         raise BadInput(
-            f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang."
+            f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang, "
+            "among the `options` of a recipe's data, or on the command line as --option source_lang=…."
         )
     return normalise_code(source), normalise_code(target)
 
