@@ -235,11 +235,9 @@ class CalibrationFitter:
         if refinement.rounds == 0:
             reason = f"fewer pairs matched than the {x.shape[1]} dimensions"
         elif not np.array_equal(refinement.rotation, np.eye(x.shape[1])):
-            cosines, csls = (
-                f"{a[held_out].mean():.4f} → {b[held_out].mean():.4f}"
-                for a, b in ((before.cosines, refinement.matches.cosines), (before.csls, refinement.matches.csls))
-            )
-            reason = f"{cosines} (CSLS {csls}) is no clear gain"
+            one, other = (float(matches.cosines[held_out].mean()) for matches in (before, refinement.matches))
+            pairs_of = (_mutual(matches, held_out) for matches in (before, refinement.matches))
+            reason = f"{one:.4f} → {other:.4f} ({' → '.join(map(str, pairs_of))} mutual matches) is no clear gain"
         note = "; ".join(filter(None, (steps.note, f"not rotated: {reason}")))
         return mapping, replace(_measured(steps, "rotate", before, held_out), note=note)
 
@@ -282,18 +280,21 @@ def _measured(steps: Steps, step: str, matches: Matches, held_out: NDArray[np.bo
 
 def clear_gain(before: Matches, after: Matches, held_out: NDArray[np.bool_]) -> bool:
     """Whether a rotation found without pairs helps texts that it was not fitted on: their mean cosine rises by more
-    than three standard errors, and their mean CSLS falls by no more than one.
+    than three standard errors, and no fewer of them are their match's own match.
 
     Of unrelated texts the best of five rotations is above zero half of the time, and two standard errors above one time
     in twelve. Where two corpora are on unlike topics, a rotation that brings the topics together raises the cosine and
-    loses the translations; a match then stands out less from its neighbours, which CSLS tells.
+    loses the translations: texts of one topic then have the same match, and fewer are each other's. The mean CSLS does
+    not tell: six layers after CCP kept theirs while Hindi, Thai and Turkish lost two thirds of their accuracy.
     """
+    gains = (after.cosines - before.cosines)[held_out]
+    error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+    rise = float(gains.mean()) / error if error else 0.0
+    return rise > 3 and _mutual(after, held_out) >= _mutual(before, held_out)
 
-    def rise(gains: Floats) -> float:
-        error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
-        return float(gains.mean()) / error if error else 0.0
 
-    return rise((after.cosines - before.cosines)[held_out]) > 3 and rise((after.csls - before.csls)[held_out]) > -1
+def _mutual(matches: Matches, held_out: NDArray[np.bool_]) -> int:
+    return int(held_out[matches.mutual()].sum())
 
 
 def _applied(language_map: LanguageMap, vectors: Floats) -> Floats:
