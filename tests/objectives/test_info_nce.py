@@ -7,7 +7,14 @@ import torch
 from torch.nn.functional import normalize
 
 from interlingua.errors import InterlinguaError
-from interlingua.objectives import info_nce
+from interlingua.objectives import (
+    comparable_contrastive,
+    info_nce,
+    language_contrastive,
+    late_interaction_in_batch,
+    late_interaction_pairwise,
+    semantic_contrastive,
+)
 
 
 def brute_force(queries, passages, temperature, cosine=True, left_out=()):
@@ -109,3 +116,32 @@ def test_no_questions_is_a_zero_with_a_gradient():
 def test_errors_say_what_is_wrong(vectors, call, says):
     with pytest.raises(InterlinguaError, match=says):
         call(*vectors)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_losses_are_in_float32_under_autocast(kind):
+    """A training loop of somebody's own calls them inside autocast."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = (30 * torch.randn(4, 6, 16, generator=generator) for _ in range(2))
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    losses = {
+        "info_nce": lambda a, b: info_nce(a[:, 0], b[:, 0], temperature=0.02),
+        "dot products": lambda a, b: info_nce(a[:, 0], b[:, 0], similarity="dot"),
+        "semantic": lambda a, b: semantic_contrastive(a[:, 0], b[:, 0], temperature=0.05),
+        "language": lambda a, b: language_contrastive(a[:, 0], b[:, 0], temperature=0.1),
+        "comparable": lambda a, b: comparable_contrastive(
+            a, mask, b, mask, temperature=1.0, token_norm=False, length_norm=False
+        ),
+        "late interaction": lambda a, b: late_interaction_in_batch(a, mask, b, mask, temperature=0.05),
+        "pairwise": lambda a, b: late_interaction_pairwise(a, mask, b, mask, b.roll(1, 0), mask),
+    }
+    for name, loss in losses.items():
+        values, gradients = [], []
+        for enabled in (False, True):
+            leaf = a.clone().requires_grad_()
+            with torch.autocast("cpu", kind, enabled=enabled):
+                values.append(loss(leaf, b))
+            values[-1].sum().backward()
+            gradients.append(leaf.grad)
+        torch.testing.assert_close(values[1], values[0], rtol=1e-6, atol=1e-6, msg=name)
+        torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=1e-6, msg=name)

@@ -33,6 +33,7 @@ from interlingua.objectives.objective import (
     Spans,
     by_language,
     check_temperature,
+    product,
     require,
 )
 
@@ -224,7 +225,7 @@ def comparable_rows(
     if similarity == "cls":
         spans = torch.cat([side[:, 0] if side.ndim == 3 else side for side in (source, target)]).float()
         spans = F.normalize(spans, dim=-1) if token_norm else spans
-        scores = spans @ spans.T
+        scores = product(spans, spans.T)
     else:
         scores = _maxsim_of_all(source, source_mask, target, target_mask, token_norm, length_norm)
     if symmetrize:

@@ -23,6 +23,7 @@ from interlingua.objectives.objective import (
     Texts,
     by_language,
     check_temperature,
+    product,
     require,
 )
 from interlingua.objectives.retrieval import as_text, false_negatives
@@ -83,7 +84,7 @@ class MaxSim(torch.autograd.Function):
         step = max(1, BLOCK // max(1, tokens * n_documents * width))
         for start in range(0, count if tokens * n_documents else 0, step):
             block = slice(start, start + step)
-            products = (queries[block].reshape(-1, dim) @ columns).view(-1, tokens, n_documents, width)
+            products = product(queries[block].reshape(-1, dim), columns).view(-1, tokens, n_documents, width)
             if padding is not None:
                 products.masked_fill_(padding, -torch.inf)
             highest, indices = products.max(-1)
@@ -146,7 +147,7 @@ def late_interaction_scores(
         raise BadInput("late interaction: a document has no token, so no maximum. Leave it out.")
     count, dim = len(queries), queries.shape[-1]
     queries, flat = queries.float(), documents.float().reshape(count, -1, dim)
-    tokens = queries @ flat.transpose(1, 2)
+    tokens = product(queries, flat.transpose(1, 2))
     if similarity == "l2":
         tokens = 2 * tokens - queries.pow(2).sum(-1)[:, :, None] - flat.pow(2).sum(-1)[:, None]
     tokens = tokens.view(count, queries.shape[1], *documents.shape[1:-1]).movedim(1, -2)

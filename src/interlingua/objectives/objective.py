@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, Self, cast, get_args
 
 from pydantic import ConfigDict
-from torch import Size, Tensor, device, nn
+from torch import Size, Tensor, autocast, device, nn
 from torch.nn import functional as F
 from typing_extensions import TypeVar
 
@@ -38,7 +38,13 @@ def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
     a, b = a.float(), b.float()
     if kind == "cosine":
         a, b = F.normalize(a, dim=-1), F.normalize(b, dim=-1)
-    return a @ b.T
+    return product(a, b.T)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """`a @ b` in their own precision, also under autocast: its bits are too few for a cosine over a temperature."""
+    with autocast(a.device.type, enabled=False):
+        return a @ b
 
 
 def check_temperature(temperature: float | Tensor) -> None:
