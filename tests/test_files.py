@@ -87,7 +87,9 @@ def test_a_full_disk_is_an_error_with_the_place(tmp_path, small_disk):
 def test_a_full_disk_is_no_defect(tmp_path, small_disk, capsys):
     (tmp_path / "some.txt").write_text("\n\n".join(f"{'one two three ' * 10}{n}." for n in range(200)))
     assert main(["encode", "default", str(tmp_path / "some.txt"), "--out", str(tmp_path / "vectors.npy")]) == 2
-    assert capsys.readouterr().err.endswith("File too large. Make room, and give the same command again.\n")
+    assert capsys.readouterr().err.endswith(
+        "File too large. Make room (or raise the limit), and give the same command again.\n"
+    )
     assert names(tmp_path) == ["some.txt"]
 
 

@@ -310,4 +310,20 @@ def test_documents_of_an_index_are_judged_where_its_passages_are_not(tmp_path, c
     (asked / "passages.jsonl").write_text('{"id": "other", "text": "x"}\n')
     (asked / "queries.tsv").write_text("q1\tstorm sea\n")
     assert main(["evaluate", *map(str, on)]) == 2
-    assert "no passage and no document with the ids that asked judges, such as 'other'" in capsys.readouterr().err
+    assert "has none of the ids that asked judges, such as 'other'" in capsys.readouterr().err
+
+
+def test_rows_that_were_cut_and_rows_that_were_not_are_judged_together(tmp_path, capsys, tiny_static):
+    tiny_static().save(tmp_path / "model")
+    rows = ["id,text", "r1,storm sea wind", "r2," + " ".join(f"bread oven flour {n}." for n in range(60))]
+    (tmp_path / "rows.csv").write_text("\n".join(rows))
+    argv = ["index", tmp_path / "model", tmp_path / "rows.csv", "--out", tmp_path / "idx", "--chunk-chars", "200"]
+    assert main([*map(str, argv), "--lang", "en"]) == 0
+    asked = tmp_path / "asked"
+    asked.mkdir()
+    (asked / "passages.jsonl").write_text('{"id": "r1", "text": "x"}\n{"id": "r2", "text": "y"}\n')
+    (asked / "queries.tsv").write_text("q1\tstorm sea\nq2\tbread flour\n")
+    (asked / "qrels.txt").write_text("q1 0 r1 1\nq2 0 r2 1\n")
+    on = ["--index", tmp_path / "idx", "--on", asked, "--lang", "en", "--measures", "RR@100", "--format", "json"]
+    rows = {row["system"]: row["value"] for row in tables(printed(capsys, *on)) if row["column"] == "en"}
+    assert rows[f"{tmp_path / 'idx'} (lexical)"] == 1

@@ -172,10 +172,10 @@ def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:
 
 
 def test_plain_questions_bring_hard_negatives(tmp_path: Path) -> None:
-    row = {"question": "A?", "passage": "B.", "negatives": ["C.", {"passage": "D.", "title": "d"}]}
+    row = {"question": "A?", "passage": "B.", "negatives": ["C.", {"passage": "D.", "title": "d"}, " ", {"text": "E."}]}
     (tmp_path / "q.jsonl").write_text(json.dumps(row))
     (found,) = read_questions(tmp_path / "q.jsonl")
-    assert [(one.title, one.text) for one in found.negatives] == [("", "C."), ("d", "D.")]
+    assert [(one.title, one.text) for one in found.negatives] == [("", "C."), ("d", "D."), ("", "E.")]
     (tmp_path / "q.jsonl").write_text(json.dumps(row | {"negatives": "C."}))
     with pytest.raises(InterlinguaError, match="'negatives' must be a list"):
         list(read_questions(tmp_path / "q.jsonl"))

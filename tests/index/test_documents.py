@@ -195,6 +195,9 @@ def test_punctuation_between_words_does_not_tell_texts_apart(built):
         [Passage("a", "“Storms” – at sea, 2020-21; part 3.", "", "en"), Passage("b", "storms at sea 2020 21 part (3)")]
     )
     assert len(index.search("storms", distinct=True)) == 1
+    marks = ["# Storms\n=====\n▪ at sea −20", "Storms\n• at sea -20", "→ Storms® at sea – -20", "> storms | at sea -20"]
+    index = built([Passage(str(number), text, "", "en") for number, text in enumerate(marks)])
+    assert [hit.repeated for hit in index.search("storms", distinct=True)] == [3]
 
 
 def test_one_hit_a_document_where_a_file_holds_many(built):

@@ -235,9 +235,9 @@ class CalibrationFitter:
         if refinement.rounds == 0:
             reason = f"fewer pairs matched than the {x.shape[1]} dimensions"
         elif not np.array_equal(refinement.rotation, np.eye(x.shape[1])):
-            one, other = (float(matches.cosines[held_out].mean()) for matches in (before, refinement.matches))
-            pairs_of = (_mutual(matches, held_out) for matches in (before, refinement.matches))
-            reason = f"{one:.4f} → {other:.4f} ({' → '.join(map(str, pairs_of))} mutual matches) is no clear gain"
+            old, new = (float(matches.cosines[held_out].mean()) for matches in (before, refinement.matches))
+            counts = " → ".join(str(_mutual(matches, held_out)) for matches in (before, refinement.matches))
+            reason = f"{old:.4f} → {new:.4f} ({counts} mutual matches) is no clear gain"
         note = "; ".join(filter(None, (steps.note, f"not rotated: {reason}")))
         return mapping, replace(_measured(steps, "rotate", before, held_out), note=note)
 

@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         from interlingua.files import DISK_FULL
 
-        advice = " Make room, and give the same command again." if error.errno in DISK_FULL else ""
+        advice = " Make room (or raise the limit), and give the same command again." if error.errno in DISK_FULL else ""
         return _fail(f"{_file_of(error)}: {error.strerror or error}.{advice}", 2, arguments.debug)
     except Exception as error:
         if _is_memory(error):

@@ -179,7 +179,7 @@ class Stream(Generic[Record]):
             if state.get(key, current if key in ("alpha", "one_language_per_batch") else None) != current:
                 what = {"sizes": "number of records", "content": "content"}.get(key, key)
                 raise BadInput(
-                    f"has another {what} than when the run began ({state.get(key)}, now {current}). "
+                    f"the stream has another {what} than when the run began ({state.get(key)}, now {current}). "
                     "Continue with the data and settings of the start, or start anew with another --out."
                 )
         self.step = int(state["step"])

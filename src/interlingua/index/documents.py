@@ -23,11 +23,14 @@ SENTENCES = 3
 """Sentences that two passages may have in common where they meet, at most."""
 SAID = regex.compile(
     r"[\p{L}\p{M}\p{N}]+"  # words and numbers
-    r"|(?![|~])[\p{Sm}\p{Sc}\p{So}#%‰&@]"  # C# and C++, 5 % and 5 €, < and >, emoji
-    r"|(?<![\p{L}\p{N}])\p{Pd}(?=\p{N})"  # -20
+    r"|[\p{Sc}%‰°&@±×÷≤≥≠\u2600-\u26ff\U0001f000-\U0001faff]"  # 5 % and 5 €, emoji
+    r"|(?<=[\p{L}\p{N}+])[#+]|\+(?=\p{N})"  # C# and C++, +20
+    r"|(?<=[\p{L}\p{N}]\s*)[<>](?=\s*[\p{L}\p{N}])"  # x < 5
+    r"|(?<![\p{L}\p{N}])-(?=\p{N})"  # -20
     r"|(?<=\p{N})[.,:](?=\p{N})"  # 1.5
 )
-"""What a text says: all but white space and the punctuation between words."""
+"""What a text says: all but white space, the punctuation between words, bullets and marks of layout."""
+DASH = regex.compile(r"[\p{Pd}−]")
 
 
 class Document(NamedTuple):
@@ -140,5 +143,5 @@ def called(passage: Passage) -> str:
 def says(passage: Passage) -> str:
     """The words, numbers and symbols of a passage with its title, in lower case: equal for passages that say the same.
     A text of punctuation alone says what it is."""
-    text = nfkc(passage.whole_text).casefold()
+    text = DASH.sub("-", nfkc(passage.whole_text).casefold())
     return " ".join(SAID.findall(text)) or text.strip()

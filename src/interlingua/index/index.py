@@ -146,9 +146,16 @@ class Index:
     def versions(self, id: str) -> list[Passage]:
         """All passages with an id, or the one called `source:id`, in the order of their sources; none where there is
         none."""
+        return self.found([id]).get(id, [])
+
+    def found(self, ids: Iterable[str]) -> dict[str, list[Passage]]:
+        """`versions` of those of `ids` that there are, looked up at once."""
         view = self.refresh()
-        passages = view.passages(named([id], view.find, view.source).get(id, []))
-        return sorted(passages, key=lambda passage: passage.key)
+        by_id = named(list(ids), view.find, view.source)
+        rows = [row for rows in by_id.values() for row in rows]
+        passages = dict(zip(rows, view.passages(rows), strict=True))
+        versions = {id: sorted((passages[row] for row in rows), key=lambda one: one.key) for id, rows in by_id.items()}
+        return {id: those for id, those in versions.items() if those}
 
     def document(self, id: str, *, around: int | None = None) -> Document:
         """The document of the passage with an id, or of the one called `source:id`: all passages that were cut from it,

@@ -215,7 +215,7 @@ class SearchRequest(Ours):
     facets: Annotated[list[Label], Field(max_length=MAX_FACETS)] = Field(
         default_factory=list,
         description="keys of metadata whose values are counted over all passages that `where` and the languages let "
-        "through",
+        "through; of a key that `where` asks for values of, the others, too",
     )
     lang: Code | None = Field(None, description="the language of the question; recognised without it")
     highlight: bool = Field(True, description="mark the words of a passage that match")

@@ -73,7 +73,7 @@ APART: dict[tuple[str, ...], str] = {
     ("translated", "translate"): "--translated and --translate say the same in two ways. Give one of them.",
     **{
         (option, "vectors"): f"--vectors is for tables of MODELs; --{option} searches in memory. Leave --vectors out."
-        for option in ("matrix", "pipeline")
+        for option in ("matrix", "pipeline", "index")
     },
     **{
         ("matrix", option): f"--matrix has no use for --{option}: it has one measure, written after it "
@@ -138,6 +138,7 @@ def run(arguments: argparse.Namespace) -> None:
         make_folder(Path(arguments.runs))  # where it cannot be made, nobody waits for the results first
         check_run_files([collection.name for collection in collections], slug, "the collections ")
     translated = translations(arguments, collections)
+    of_indexes = index_systems(arguments, collections)  # first: ids that do not fit are said before hours pass
     models: dict[str, AnyEncoder] = dict(load_models(arguments))
     single = {name: model for name, model in models.items() if not has_token_vectors(model)}
     lacking: list[str] = []
@@ -149,9 +150,7 @@ def run(arguments: argparse.Namespace) -> None:
         lacking += incomplete_runs(pipelines.values(), collections)
     elif collections:
         systems = model_systems(arguments, single, collections)
-    if arguments.index:
-        systems |= index_systems(arguments, collections)
-    if systems:
+    if systems := systems | of_indexes:
         print_systems(arguments, systems, collections)
     if sentences:
         print_translations(arguments, single, sentences)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
-from itertools import chain
+from contextlib import closing
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ BATCH = 64
 """Questions that an index is asked at once."""
 SAMPLE = 1_000
 """Judged ids that are looked for in an index, to tell whether its passages or its documents are judged."""
+PARTS = 8
+"""Passages that are looked at for each document of a ranking."""
 
 
 def collection_options(parser: argparse.ArgumentParser) -> None:
@@ -133,55 +135,61 @@ def model_systems(
 
 def index_systems(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Result]]:
     """What each index of --index finds for the questions of each collection, by each mode of its search."""
+    from interlingua.cli.options import opened
     from interlingua.evaluation.measures import DEFAULT_MEASURES, evaluate
     from interlingua.evaluation.protocol import check_collections, result
-    from interlingua.index import open_index
     from interlingua.index.metadata import MODES
 
     measures = arguments.measures or DEFAULT_MEASURES
-    check_collections(collections, measures, arguments.depth)
+    if arguments.index:
+        check_collections(collections, measures, arguments.depth)
     systems: dict[str, list[Result]] = {}
     for path in arguments.index:
-        with closing(open_index(path)) as index:
-            runs = {mode: [index_run(index, one, mode, arguments.depth) for one in collections] for mode in MODES}
-        for mode, found in runs.items():
-            systems[f"{path} ({mode})"] = [
-                result(one, run, evaluate(run, one.qrels, measures))
-                for one, run in zip(collections, found, strict=True)
-            ]
+        found: dict[str, list[Result]] = {f"{path} ({mode})": [] for mode in MODES}
+        with closing(opened(argparse.Namespace(index=path, model=None, precision=arguments.precision))) as index:
+            for collection in collections:
+                of_documents = are_documents(index, collection)
+                for mode, results in zip(MODES, found.values(), strict=True):
+                    run = index_run(index, collection, mode, arguments.depth, of_documents)
+                    results.append(result(collection, run, evaluate(run, collection.qrels, measures)))
+        systems |= found
     return systems
 
 
-def index_run(index: Index, collection: Collection, mode: str, depth: int) -> Run:
-    """What an index finds for the questions of a collection: passages, where the judgements are of its passages, else
-    the documents and rows that they were cut from, each as good as its best passage. Raises BadInput where it has
-    nothing that is judged: the ids are others."""
-    from interlingua.errors import NotFound
+def are_documents(index: Index, collection: Collection) -> bool:
+    """Whether a collection judges documents and rows of an index, not the passages that were cut from them: some of its
+    ids are no passage, and none is a part."""
+    from interlingua.index.documents import cut_from
+
+    judged = list(dict.fromkeys(chain.from_iterable(collection.qrels.values())))[:SAMPLE]
+    passages = index.found(judged)
+    parts = (cut_from(passage)[1] is not None for versions in passages.values() for passage in versions)
+    return len(passages) < len(judged) and not any(parts)
+
+
+def index_run(index: Index, collection: Collection, mode: str, depth: int, of_documents: bool) -> Run:
+    """What an index finds for the questions of a collection: passages, or documents and rows, each as good as its best
+    passage. Raises BadInput where nothing of it is judged: the ids are others."""
+    from interlingua.index.documents import cut_from
     from interlingua.index.metadata import Question
     from interlingua.progress import track
     from interlingua.retrieval.run import Run
 
-    judged = list(dict.fromkeys(chain.from_iterable(collection.qrels.values())))
-
-    def is_passage(id: str) -> bool:
-        with suppress(NotFound, BadInput):
-            return bool(index.versions(id))
-        return False
-
-    group_by = None if any(map(is_passage, judged[:SAMPLE])) else "document"
-    scores: dict[str, dict[str, float]] = {}
-    queries = collection.queries
+    queries, scores = collection.queries, dict[str, dict[str, float]]()
     for start in track(range(0, len(queries), BATCH), f"{index.path} {mode} {collection.name}"):
         batch = queries[start : start + BATCH]
         questions = [Question(query.text, query.lang or None) for query in batch]
-        for query, hits in zip(batch, index.search_many(questions, depth, mode=mode, group_by=group_by), strict=True):
-            found = scores[query.id] = {}
+        rankings = index.search_many(questions, depth * PARTS if of_documents else depth, mode=mode)
+        for query, hits in zip(batch, rankings, strict=True):
+            best: dict[str, float] = {}
             for hit in hits:  # two sources may share an id: the best counts
-                found.setdefault(hit.group or hit.passage.id, hit.score)
-    if group_by and not any(id in found for found in scores.values() for id in judged):
+                best.setdefault(cut_from(hit.passage)[0] if of_documents else hit.passage.id, hit.score)
+            scores[query.id] = dict(islice(best.items(), depth))
+    judged = set(chain.from_iterable(collection.qrels.values()))
+    if of_documents and not any(judged & found.keys() for found in scores.values()):
         raise BadInput(
-            f"{index.path}: has no passage and no document with the ids that {collection.name} judges, such as "
-            f"'{judged[0]}'. Index the passages of the collection, or judge by the ids that the index has."
+            f"{index.path}: what it finds has none of the ids that {collection.name} judges, such as "
+            f"'{min(judged)}'. Index the passages of the collection, or judge by the ids that the index has."
         )
     return Run.from_scores(scores)
 

@@ -56,8 +56,9 @@ def run(arguments: argparse.Namespace) -> None:
         raise BadInput("say what to delete: ids, --source or --filter. See `interlingua delete --help`.")
     where = filter_of(arguments)
     index = opened(arguments, durability=arguments.durability)
-    for unknown in (id for id in arguments.ids if not index.versions(id)):
-        logger.warning(f"{arguments.index}: no passage has the id '{unknown}'")
+    if unknown := sorted(set(arguments.ids) - index.found(arguments.ids).keys()):
+        examples = ", ".join([*(f"'{id}'" for id in unknown[:3]), *["…"][: len(unknown) > 3]])
+        logger.warning(f"{arguments.index}: {len(unknown):,} of the ids are of no passage: {examples}")
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
     would = "would be " * arguments.dry_run
     logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")

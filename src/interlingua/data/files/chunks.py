@@ -106,11 +106,14 @@ class Blocks:
             self._finish(text)
         self._bare = False
 
+    def _says_title(self, heading: str) -> bool:
+        return heading.casefold() == self.title[: cut(self.title, HEADING)].casefold()
+
     def _finish(self, text: str) -> None:
         if text.strip():
             path = list(self._headings.values())
             first = self._headings.get(1)
-            if self.title and (first is None or (self.own_title and first.casefold() != self.title.casefold())):
+            if self.title and (first is None or (self.own_title and not self._says_title(first))):
                 path.insert(0, self.title)
             self._done.append(Block(text.strip(), BETWEEN.join(path), self.lang))
             self._bare = False

@@ -87,7 +87,7 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
     if matter and start[-1][0].strip() in ("---", "...") and KEY.match(matter[0]):
         fields = _front_matter(matter, source.left_out)
         roles = usual_columns(fields)
-        blocks.title, blocks.own_title = fields.pop(roles.get("title", ""), ""), True
+        blocks.title, blocks.own_title = " ".join(fields.pop(roles.get("title", ""), "").split()), True
         if code := find_code(fields.get(roles.get("lang", ""), "")):  # what is no language stays in the metadata
             blocks.lang = code
             del fields[roles["lang"]]

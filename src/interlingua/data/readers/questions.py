@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -304,20 +304,33 @@ def is_plain_questions(path: Path, start: str) -> bool:
 def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
     """One record a line, with hard negatives in `negatives`, texts or objects like the row itself (`passage`, `title`).
     `lang` of the row wins over the `lang` given. Further fields (answers) are not used."""
-    return bad.parsed(path, filled_lines(path), lambda line: _plain_record(line, lang))
+
+    def parse(line: str) -> QuestionPassage:
+        row = json_object(line)
+        return _plain_record(row, _negatives(row, lambda: bad.passed_over(path, "empty negatives not taken")), lang)
+
+    return bad.parsed(path, filled_lines(path), parse)
 
 
-def _plain_record(line: str, default: str) -> QuestionPassage:
-    row = json_object(line)
+def _plain_record(row: dict[str, Any], hard: list[dict[str, Any]], default: str) -> QuestionPassage:
     lang = lang_of(row, default)
-    positive, *negatives = (
-        passage(one, lang, id_keys=("passage_id",), text_key="passage") for one in (row, *_negatives(row))
-    )
+    ids = ("passage_id", "docid")
+    positive = passage(row, lang, id_keys=ids[:1], text_key="passage")
+    negatives = [passage(one, lang, id_keys=ids, text_key="text" if "text" in one else "passage") for one in hard]
     return QuestionPassage(string(row, "question"), (positive,), tuple(negatives), lang, string(row, "id", ""))
 
 
-def _negatives(row: dict[str, Any]) -> list[dict[str, Any]]:
-    texts = row.get("negatives")
-    if isinstance(texts, list):
-        row = {"negatives": [{"passage": text} if isinstance(text, str) else text for text in texts]}
-    return objects(row, "negatives", optional=True)
+def _negatives(row: dict[str, Any], empty: Callable[[], None]) -> list[dict[str, Any]]:
+    """The negatives of a row as objects; `empty` hears of those without text."""
+    given = row.get("negatives")
+    if given is not None and not (isinstance(given, list) and all(isinstance(one, (str, dict)) for one in given)):
+        raise BadRow("'negatives' must be a list of texts or objects")
+    found = []
+    for one in given or ():
+        negative = {"passage": one} if isinstance(one, str) else one
+        text = negative.get("passage", negative.get("text"))
+        if isinstance(text, str) and not text.strip():
+            empty()
+        else:
+            found.append(negative)
+    return found

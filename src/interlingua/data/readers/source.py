@@ -152,8 +152,11 @@ TwoFiles = tuple[Path, Path]
 _PAIR = re.compile(r"(?:^|[._])([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)(?=[._]|$)")
 
 
-_LOCALE = r"([a-z]{2,3}-[A-Z]{2})"
-_LOCALES = re.compile(rf"(?:^|[._-]){_LOCALE}[._-]{_LOCALE}(?=[._-]|$)")
+_LOCALE, _PLAIN = r"([a-z]{2,3}-[A-Z]{2})", r"([a-z]{2,3})"
+_LOCALES = [
+    re.compile(rf"(?:^|[._-]){first}[._-]{second}(?=[._-]|$)")
+    for first, second in ((_LOCALE, _LOCALE), (_LOCALE, _PLAIN), (_PLAIN, _LOCALE))
+]
 
 
 def languages_in_name(path: Path) -> tuple[str, str] | None:
@@ -161,7 +164,8 @@ def languages_in_name(path: Path) -> tuple[str, str] | None:
     ("en", "pt"), or None. One locale ("pt-BR") is no pair."""
     name = plain_name(path)
     pairs = [(first, second) for first, second in _PAIR.findall(name) if first.isupper() or not second.isupper()]
-    for first, second in [*_LOCALES.findall(name), *pairs]:
+    stem = Path(name).stem  # "txt" is a language, too
+    for first, second in [*(pair for pattern in _LOCALES for pair in pattern.findall(stem)), *pairs]:
         codes = find_code(first), find_code(second)
         if codes[0] and codes[1] and codes[0] != codes[1]:
             return codes[0], codes[1]

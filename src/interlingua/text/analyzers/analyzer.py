@@ -152,7 +152,8 @@ def analyzer(lang: str, kind: str | None = None) -> Analyzer:
 @cache
 def _made(code: str, kind: str) -> Analyzer:
     """One analyzer for each language and kind: what it remembers serves all that use it."""
-    rules, name, version = rules_of(code), f"{code or 'und'}/{kind}", VERSIONS.get(code, VERSION)
+    rules, name = rules_of(code), f"{code or 'und'}/{kind}"
+    version = VERSION if kind in ("words", "whitespace") else VERSIONS.get(code, VERSION)
     if kind == "whitespace":
         return Analyzer(name, version, ("cut at white space",), str.split, by_space=False)
     if kind in SEGMENTERS:

@@ -30,7 +30,7 @@ POINTS = regex.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
 
 
 def hebrew_letters(text: str) -> str:
-    """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents, which are mostly left out in writing."""
+    """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents: Hebrew is mostly written without them."""
     return cast(str, POINTS.sub("", text))
 
 
