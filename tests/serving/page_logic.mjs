@@ -202,7 +202,7 @@ test("a question is sent as the address says", async () => {
   assert.deepEqual(asked.map((one) => one.body), [
     { query: "a", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any" },
     { query: "b", k: 20, highlight: true, distinct: true, langs: ["fi"], lang_of_results: "same", mode: "dense", rerank: true },
-    { query: "c", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any", group_by: "source", where: { all: [{ any: ["x", "y"] }, { topic: ["z"] }] }, facets: ["topic"] },
+    { query: "c", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any", group_by: "document", where: { all: [{ any: ["x", "y"] }, { topic: ["z"] }] }, facets: ["topic"] },
     { query: "d", k: 10, highlight: true, distinct: true, langs: null, lang_of_results: "any", indexes: ["faq"] },
   ]);
 });
