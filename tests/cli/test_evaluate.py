@@ -291,39 +291,42 @@ def test_the_rows_of_an_index_are_what_it_finds(place, tmp_path, capsys):
     assert len(list((tmp_path / "runs").glob("*.run"))) == 4
 
 
+def asked_of(place, judged):
+    """The arguments that measure the index at `place` where each of `judged`, question → id, has this one answer."""
+    asked = place.parent / "asked"
+    asked.mkdir(exist_ok=True)
+    rows = [(f"q{number}", question, id) for number, (question, id) in enumerate(judged.items())]
+    (asked / "passages.jsonl").write_text("".join(json.dumps({"id": id, "text": "x"}) + "\n" for *_, id in rows))
+    (asked / "queries.tsv").write_text("".join(f"{name}\t{question}\n" for name, question, _ in rows))
+    (asked / "qrels.txt").write_text("".join(f"{name} 0 {id} 1\n" for name, _, id in rows))
+    return ["--index", place, "--on", asked, "--lang", "en", "--measures", "RR@100", "--format", "json"]
+
+
+def lexical(capsys, place, judged):
+    """RR@100 of the row of its lexical search."""
+    rows = tables(printed(capsys, *asked_of(place, judged)))
+    return {row["system"]: row["value"] for row in rows if row["column"] == "en"}[f"{place} (lexical)"]
+
+
+def indexed(tiny_static, files, place, size):
+    """Index some files by a small model, in chunks of so many characters."""
+    tiny_static().save(place.parent / "model")
+    argv = ["index", place.parent / "model", files, "--out", place, "--chunk-chars", size, "--lang", "en"]
+    assert main(list(map(str, argv))) == 0
+
+
 def test_documents_of_an_index_are_judged_where_its_passages_are_not(tmp_path, capsys, tiny_static):
-    tiny_static().save(tmp_path / "model")
     (tmp_path / "docs").mkdir()
     for name, words in (("a.txt", "storm sea wind"), ("b.txt", "bread oven flour")):
         (tmp_path / "docs" / name).write_text("\n\n".join(f"{words} {n}." * 9 for n in range(6)))
-    argv = ["index", tmp_path / "model", tmp_path / "docs", "--out", tmp_path / "idx", "--chunk-chars", "120"]
-    assert main([*map(str, argv), "--lang", "en"]) == 0
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    (asked / "passages.jsonl").write_text('{"id": "docs/a.txt", "text": "x"}\n{"id": "docs/b.txt", "text": "y"}\n')
-    (asked / "queries.tsv").write_text("q1\tstorm sea\nq2\tbread flour\n")
-    (asked / "qrels.txt").write_text("q1 0 docs/a.txt 1\nq2 0 docs/b.txt 1\n")
-    on = ["--index", tmp_path / "idx", "--on", asked, "--lang", "en", "--measures", "RR@100", "--format", "json"]
-    rows = {row["system"]: row["value"] for row in tables(printed(capsys, *on)) if row["column"] == "en"}
-    assert rows[f"{tmp_path / 'idx'} (lexical)"] == 1
-    (asked / "qrels.txt").write_text("q1 0 other 1\n")
-    (asked / "passages.jsonl").write_text('{"id": "other", "text": "x"}\n')
-    (asked / "queries.tsv").write_text("q1\tstorm sea\n")
-    assert main(["evaluate", *map(str, on)]) == 2
+    indexed(tiny_static, tmp_path / "docs", tmp_path / "idx", 120)
+    assert lexical(capsys, tmp_path / "idx", {"storm sea": "docs/a.txt", "bread flour": "docs/b.txt"}) == 1
+    assert main(["evaluate", *map(str, asked_of(tmp_path / "idx", {"storm sea": "other"}))]) == 2
     assert "has none of the ids that asked judges, such as 'other'" in capsys.readouterr().err
 
 
 def test_rows_that_were_cut_and_rows_that_were_not_are_judged_together(tmp_path, capsys, tiny_static):
-    tiny_static().save(tmp_path / "model")
     rows = ["id,text", "r1,storm sea wind", "r2," + " ".join(f"bread oven flour {n}." for n in range(60))]
     (tmp_path / "rows.csv").write_text("\n".join(rows))
-    argv = ["index", tmp_path / "model", tmp_path / "rows.csv", "--out", tmp_path / "idx", "--chunk-chars", "200"]
-    assert main([*map(str, argv), "--lang", "en"]) == 0
-    asked = tmp_path / "asked"
-    asked.mkdir()
-    (asked / "passages.jsonl").write_text('{"id": "r1", "text": "x"}\n{"id": "r2", "text": "y"}\n')
-    (asked / "queries.tsv").write_text("q1\tstorm sea\nq2\tbread flour\n")
-    (asked / "qrels.txt").write_text("q1 0 r1 1\nq2 0 r2 1\n")
-    on = ["--index", tmp_path / "idx", "--on", asked, "--lang", "en", "--measures", "RR@100", "--format", "json"]
-    rows = {row["system"]: row["value"] for row in tables(printed(capsys, *on)) if row["column"] == "en"}
-    assert rows[f"{tmp_path / 'idx'} (lexical)"] == 1
+    indexed(tiny_static, tmp_path / "rows.csv", tmp_path / "idx", 200)
+    assert lexical(capsys, tmp_path / "idx", {"storm sea": "r1", "bread flour": "r2"}) == 1

@@ -296,25 +296,22 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     if kind == "parallel" and spec.filter:
         records = filter_parallel(records, report=report)
     count = 0
-    langs = spec.langs if kind != "linked" else None
-    by_lang, by_origin = Counter[str](), Counter[str]()
+    wanted = {"lang": spec.langs if kind != "linked" else None, "origin": spec.origins}
+    chosen = {field: values for field, values in wanted.items() if values is not None}
+    found = {field: Counter[str]() for field in chosen}
     for record in records:
-        origin = getattr(record, "origin", "")
-        if (spec.origins is None or origin in spec.origins) and (langs is None or record.lang in langs):
+        facts = {field: getattr(record, field, "") for field in chosen}
+        if all(facts[field] in values for field, values in chosen.items()):
             count += 1
-            if langs is not None:
-                by_lang[record.lang] += 1
-            if spec.origins is not None:
-                by_origin[origin] += 1
+            for field, fact in facts.items():
+                found[field][fact] += 1
             yield record
     if kind == "parallel" and spec.filter:
         logger.info(f"data.{name}: {report}")
-    for wanted, found, what in ((langs, by_lang, "in"), (spec.origins, by_origin, "from")):
-        if wanted and count:
-            parts = ", ".join(f"{one} {found[one]:,}" for one in wanted)
-            (logger.info if all(found[one] for one in wanted) else logger.warning)(
-                f"data.{name}: {count:,} taken, {what} {parts}"
-            )
+    for field, values in chosen.items() if count else ():
+        parts = ", ".join(f"{value} {found[field][value]:,}" for value in values)
+        level = logging.INFO if all(found[field][value] for value in values) else logging.WARNING
+        logger.log(level, f"data.{name}: {count:,} taken, {'in' if field == 'lang' else 'from'} {parts}")
     if count == 0:
         restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
         restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""

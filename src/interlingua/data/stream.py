@@ -177,7 +177,7 @@ class Stream(Generic[Record]):
         for key, current in self._identity().items():
             # older states do not say how languages were mixed
             if state.get(key, current if key in ("alpha", "one_language_per_batch") else None) != current:
-                what = {"sizes": "number of records", "content": "content"}.get(key, key)
+                what = "number of records" if key == "sizes" else key
                 raise BadInput(
                     f"the stream has another {what} than when the run began ({state.get(key)}, now {current}). "
                     "Continue with the data and settings of the start, or start anew with another --out."

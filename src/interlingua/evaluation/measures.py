@@ -116,8 +116,11 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
         measures = [measures]
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
     # trec_eval may never come back from a query all of whose grades are negative; every measure of it is 0
-    judged = {query_id for query_id, grades in qrels.items() if max(grades.values(), default=-1) >= 0}
-    rankings = {query_id: run.ids(query_id) for query_id in qrels if query_id in judged and query_id in run}
+    rankings = {
+        query_id: run.ids(query_id)
+        for query_id, grades in qrels.items()
+        if query_id in run and max(grades.values(), default=-1) >= 0
+    }
     judgements = {query_id: _grades(query_id, qrels[query_id]) for query_id in rankings}
     if not rankings:
         return Scores(per_query)

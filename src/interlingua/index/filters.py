@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -146,6 +147,11 @@ def fits(where: Filter, metadata: Mapping[str, str]) -> bool:
 
     groups: Mapping[Kind, Callable[[list[bool]], bool]] = {"all": all, "any": any, "not": lambda parts: not parts[0]}
     return folded(where, holds, groups)
+
+
+def most_frequent(counts: Mapping[str, int], most: int) -> dict[str, int]:
+    """The `most` values with the highest counts, in this order; of equal ones the first by name."""
+    return dict(nsmallest(most, counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def without(where: Filter | None, key: str) -> Filter | None:

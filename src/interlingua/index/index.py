@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Collection as Names
 from contextlib import contextmanager, nullcontext, suppress
-from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +14,7 @@ from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Stale
 from interlingua.index.documents import Document, document_of
-from interlingua.index.filters import Filter, Where, check_field, check_filter, parsed
+from interlingua.index.filters import Filter, Where, check_field, check_filter, most_frequent, parsed
 from interlingua.index.metadata import (
     Budget,
     IndexInfo,
@@ -140,30 +140,25 @@ class Index:
         """The passage with an id, or the one called `source:id`. Raises BadInput where there is none, and for
         an id of several."""
         view = self.refresh()
-        rows = named([id], view.find, view.source).get(id, [])
-        return view.passages([only(id, rows, view.source, self.path)])[0]
+        return view.passages([only(id, view.find, view.source, self.path)])[0]
 
     def versions(self, id: str) -> list[Passage]:
-        """All passages with an id, or the one called `source:id`, in the order of their sources; none where there is
-        none."""
+        """All passages with an id, or the one called `source:id`, in the order of their sources; perhaps none."""
         return self.found([id]).get(id, [])
 
     def found(self, ids: Iterable[str]) -> dict[str, list[Passage]]:
         """`versions` of those of `ids` that there are, looked up at once."""
         view = self.refresh()
         by_id = named(list(ids), view.find, view.source)
-        rows = [row for rows in by_id.values() for row in rows]
-        passages = dict(zip(rows, view.passages(rows), strict=True))
-        versions = {id: sorted((passages[row] for row in rows), key=lambda one: one.key) for id, rows in by_id.items()}
-        return {id: those for id, those in versions.items() if those}
+        passages = iter(view.passages([row for rows in by_id.values() for row in rows]))
+        return {id: sorted(islice(passages, len(rows)), key=lambda one: one.key) for id, rows in by_id.items()}
 
     def document(self, id: str, *, around: int | None = None) -> Document:
         """The document of the passage with an id, or of the one called `source:id`: all passages that were cut from it,
         in their order; with `around` only as many before and after. Raises BadInput as `passage` does."""
 
         def ask(view: View[Any]) -> Document:
-            row = only(id, named([id], view.find, view.source).get(id, []), view.source, self.path)
-            return document_of(view, row, around)
+            return document_of(view, only(id, view.find, view.source, self.path), around)
 
         return self._answered(ask, self.refresh())
 
@@ -186,10 +181,7 @@ class Index:
             for key in keys:
                 check_field(key, view.fields, self.path)
             narrowed = view.narrowed(codes_in(view.languages, langs), filters, "lexical")
-            return {
-                key: dict(nsmallest(most, narrowed.counts(key).items(), key=lambda pair: (-pair[1], pair[0])))
-                for key in keys
-            }
+            return {key: most_frequent(narrowed.counts(key), most) for key in keys}
 
         return self._answered(ask, self.refresh())
 
@@ -214,9 +206,8 @@ class Index:
         given. `reranker`, an encoder from `interlingua.models.late_interaction.load_any`, brings the first 100 into
         its own order (see `keep_tokens`). Hits with a lower score than `min_score` are left out; scores of another
         mode or reranker are other numbers, and hybrid ones depend on the other candidates too. With `group_by`, a key
-        of metadata, only the best hit of each value is given: "document" gives one passage a document or row, "source"
-        one a file. With `distinct` passages of the same words, numbers and symbols are one hit. Raises BadInput for a
-        key that no passage has.
+        of metadata, only the best hit of each value is given: "document" means each document or row, "source" each
+        file. With `distinct` passages of one text are one hit. Raises BadInput for a key that no passage has.
         """
         return self.search_many(
             [text],
@@ -250,8 +241,7 @@ class Index:
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         if k < 1:
             raise BadInput(f"k={k}: must be at least 1.")
-        filters = parsed(where)
-        first, timer = self.refresh(), budget or Budget()
+        filters, first, timer = parsed(where), self.refresh(), budget or Budget()
         langs = codes_in(first.languages, langs)
         batch = questions(texts, lang, mode, langs, first.languages, self.path)
         if not batch.queries or (langs is not None and not langs):

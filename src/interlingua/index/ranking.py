@@ -49,9 +49,10 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
     return by_name
 
 
-def only(name: str, rows: Sequence[Row], source_of: Callable[[Row], str], place: object) -> Row:
-    """The one of `rows`, those that `name` means in the index at `place`. Raises BadInput where there is none,
-    and where there are several, naming each."""
+def only(name: str, find: Find[Row], source_of: Callable[[Row], str], place: object) -> Row:
+    """The one row that `name` means in the index at `place`. Raises BadInput where there is none, and where there are
+    several, naming each."""
+    rows = named([name], find, source_of).get(name)
     if not rows:
         raise BadInput(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:

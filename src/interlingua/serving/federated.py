@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from typing import Any
 
 from interlingua.errors import BadInput
 from interlingua.index.documents import says
-from interlingua.index.filters import Condition, check_field, check_filter, comparable, narrowed_to
+from interlingua.index.filters import Condition, check_field, check_filter, comparable, most_frequent, narrowed_to
 from interlingua.index.index import Hit
 from interlingua.index.metadata import Budget, Question
 from interlingua.index.search import GROUPS, with_same
@@ -99,10 +98,7 @@ class Federated:
         for part in parts:
             for key, values in part.counts(COUNTED).items():
                 counts[key].update(values)
-        return {
-            key: dict(nsmallest(SHOWN, values.items(), key=lambda pair: (-pair[1], pair[0])))
-            for key, values in counts.items()
-        }
+        return {key: most_frequent(values, SHOWN) for key, values in counts.items()}
 
 
 def narrowed(one: Searches, view: View[Any]) -> Searches | None:

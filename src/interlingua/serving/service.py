@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,15 +160,13 @@ class Searches:
     def counts(self, most: int = 50) -> dict[str, dict[str, int]]:
         """The values of each key of `facets`, among the passages that fit `where` but for the values of that key itself
         that it asks for: beside these, others could be chosen, too."""
-        filters = {key: without(self.where, key) for key in self.facets}
-        by_key = {
-            key: self.index.facets([key], self.langs, where=where, most=most)
-            for key, where in filters.items()
-            if where != self.where
-        }
-        rest = [key for key in self.facets if key not in by_key]
-        counts = self.index.facets(rest, self.langs, where=self.where, most=most) if rest else {}
-        return {key: by_key[key][key] if key in by_key else counts[key] for key in self.facets}
+        keys_of: dict[Filter | None, list[str]] = defaultdict(list)
+        for key in self.facets:
+            keys_of[without(self.where, key)].append(key)
+        counts: dict[str, dict[str, int]] = {}
+        for where, keys in keys_of.items():
+            counts |= self.index.facets(keys, self.langs, where=where, most=most)
+        return {key: counts[key] for key in self.facets}
 
     def found(self, items: Sequence[Question], budget: Budget) -> list[list[Hit]]:
         """The hits for each question."""

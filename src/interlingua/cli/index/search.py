@@ -126,16 +126,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 def wanted(asked: str, lang: str) -> list[str] | None:
     """The languages of --lang-of-results, None for any."""
-    from interlingua.text.languages import find_code
-
     if asked == "any":
         return None
     if asked == "same":
         if not lang:
             raise BadInput("--lang-of-results same: the language of the question is not sure. Say it with --lang.")
         return [lang]
-    # an unknown code goes on as it is: the index says which ones it has
-    return [find_code(code) or code for code in asked.split(",")]
+    return asked.split(",")
 
 
 def printable(text: str) -> str:

@@ -102,12 +102,13 @@ def read_plain_pairs(
 
 
 def is_tsv(path: Path, start: str) -> bool:
-    if columns(start) == 3 and _most(start, lambda line: line.split("\t", 1)[0].strip().isdecimal()):
+    width = columns(start)
+    if width == 3 and _most(start, lambda line: line.split("\t", 1)[0].strip().isdecimal()):
         raise BadInput(
             f"{path}: the first of three columns holds numbers, no sentences. Take it out (`cut -f2-`); if they are "
             "margins, say so with format=wikimatrix."
         )
-    return columns(start) in (2, 3)
+    return width in (2, 3)
 
 
 def read_tsv(

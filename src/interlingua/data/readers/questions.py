@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -307,30 +307,29 @@ def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[Que
 
     def parse(line: str) -> QuestionPassage:
         row = json_object(line)
-        return _plain_record(row, _negatives(row, lambda: bad.passed_over(path, "empty negatives not taken")), lang)
+        lang_here = lang_of(row, lang)
+        positive = passage(row, lang_here, id_keys=("passage_id",), text_key="passage")
+        given = _negatives(row)
+        negatives = [one for one in given if str(one.get("passage", "?")).strip()]
+        if len(negatives) < len(given):
+            bad.passed_over(path, "empty negatives not taken", len(given) - len(negatives))
+        return QuestionPassage(
+            string(row, "question"),
+            (positive,),
+            tuple(passage(one, lang_here, id_keys=("passage_id", "docid"), text_key="passage") for one in negatives),
+            lang_here,
+            string(row, "id", ""),
+        )
 
     return bad.parsed(path, filled_lines(path), parse)
 
 
-def _plain_record(row: dict[str, Any], hard: list[dict[str, Any]], default: str) -> QuestionPassage:
-    lang = lang_of(row, default)
-    ids = ("passage_id", "docid")
-    positive = passage(row, lang, id_keys=ids[:1], text_key="passage")
-    negatives = [passage(one, lang, id_keys=ids, text_key="text" if "text" in one else "passage") for one in hard]
-    return QuestionPassage(string(row, "question"), (positive,), tuple(negatives), lang, string(row, "id", ""))
-
-
-def _negatives(row: dict[str, Any], empty: Callable[[], None]) -> list[dict[str, Any]]:
-    """The negatives of a row as objects; `empty` hears of those without text."""
+def _negatives(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The `negatives` of a row, texts or objects, as objects with a `passage`."""
     given = row.get("negatives")
-    if given is not None and not (isinstance(given, list) and all(isinstance(one, (str, dict)) for one in given)):
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(one, (str, dict)) for one in given):
         raise BadRow("'negatives' must be a list of texts or objects")
-    found = []
-    for one in given or ():
-        negative = {"passage": one} if isinstance(one, str) else one
-        text = negative.get("passage", negative.get("text"))
-        if isinstance(text, str) and not text.strip():
-            empty()
-        else:
-            found.append(negative)
-    return found
+    as_objects = [{"passage": one} if isinstance(one, str) else one for one in given]
+    return [{"passage": one["text"], **one} if "text" in one else one for one in as_objects]

@@ -150,8 +150,6 @@ def source_fingerprint(path: PathLike | Iterable[PathLike], **options: object) -
 
 TwoFiles = tuple[Path, Path]
 _PAIR = re.compile(r"(?:^|[._])([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)-([A-Za-z]{2,3}(?:_[A-Za-z]{2,4})?)(?=[._]|$)")
-
-
 _LOCALE, _PLAIN = r"([a-z]{2,3}-[A-Z]{2})", r"([a-z]{2,3})"
 _LOCALES = [
     re.compile(rf"(?:^|[._-]){first}[._-]{second}(?=[._-]|$)")

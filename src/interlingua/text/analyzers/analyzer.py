@@ -179,16 +179,17 @@ def _made(code: str, kind: str) -> Analyzer:
             (*first_steps, f"character {size}-grams"),
             lambda piece: [gram for word, _ in runs(prepare(piece)) for gram in grams(word, size)],
         )
-    return _terms(code, kind, rules, prepare, first_steps)
+    return _terms(code, kind, version, rules, prepare, first_steps)
 
 
-def _terms(code: str, kind: str, rules: Rules, prepare: Rewrite, first_steps: tuple[str, ...]) -> Analyzer:
+def _terms(
+    code: str, kind: str, version: str, rules: Rules, prepare: Rewrite, first_steps: tuple[str, ...]
+) -> Analyzer:
     """ "language", "mixed" and "ngram"."""
     stems = kind != "ngram"
     size = MIXED_SIZE if kind == "mixed" else 0
     apostrophe, after = rules.apostrophe, rules.after if stems else None
     stem = snowball(rules.snowball) if stems and rules.snowball else rules.stem if stems else None
-    version = VERSIONS.get(code, VERSION)
     if stems and rules.snowball:
         version += f", Snowball {snowball_version()}"
 
