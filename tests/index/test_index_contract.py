@@ -393,6 +393,23 @@ def test_a_question_in_what_is_no_language_and_one_without_text(plain):
         plain.search_many("river")
 
 
+def test_passages_in_what_is_no_language_and_in_another_code_of_one(store):
+    with closing(made(store[0], store[1]("tags"))) as index:
+        with pytest.raises(BadInput, match=r"passage 'new': 'english' is not a language code.*Did you mean 'en'"):
+            index.add([Passage("new", "a storm", lang="english")])
+        index.add([Passage("new", "a storm", lang="zh-TW")])
+        assert index.passage("new").lang == "zh"
+        assert [hit.passage.id for hit in index.search("storm", langs=["zh"])] == ["new"]
+
+
+def test_an_index_is_built_of_languages_alone(tmp_path):
+    passages = [Passage("a", "river", lang="eng"), Passage("b", "river", lang="en_GB"), Passage("c", "river")]
+    assert Index.build(LetterEncoder(), passages, tmp_path / "one").languages == {"en": 2, "": 1}
+    with pytest.raises(BadInput, match="passage 'b': 'klingon!' is not a language code"):
+        Index.build(LetterEncoder(), [passages[0], Passage("b", "river", lang="klingon!")], tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.slow
 def test_the_vectors_of_every_store_are_those_that_were_encoded(store):
     with closing(made(store[0], store[1]("vectors"))) as index:

@@ -16,7 +16,7 @@ from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
 from interlingua.retrieval.run import ranking_order
-from interlingua.text.languages import find_code
+from interlingua.text.languages import find_code, normalise_code
 from interlingua.text.phonetic import WITHOUT
 
 Floats = NDArray[np.float64]
@@ -82,9 +82,10 @@ class Arriving:
     ) -> list[tuple[Passage, Row | None]]:
         """Each of `passages` as it is to be written, and the row that it replaces, None for a new one.
 
-        Raises BadInput for a passage that comes twice, one that is there already where the call is "add", and
-        one without a source whose id several passages have.
+        Raises BadInput for a passage that comes twice, one that is there already where the call is "add", one without
+        a source whose id several passages have, and one whose `lang` is no language.
         """
+        passages = [coded(passage) for passage in passages]
         rows = find([passage.id for passage in passages])
         return [
             self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())}) for passage in passages
@@ -123,12 +124,22 @@ def twice(passage: Passage) -> BadInput:
     return BadInput(f"passage id '{passage.id}' occurs twice{suffix}. Ids must be unique in a source.")
 
 
+def coded(passage: Passage) -> Passage:
+    """`passage` with the code of its language: "zh-TW" → "zh". Raises BadInput for what is no language tag."""
+    if not passage.lang or find_code(passage.lang) == passage.lang:
+        return passage
+    try:
+        return replace(passage, lang=normalise_code(passage.lang))
+    except BadInput as error:
+        raise BadInput(f"passage '{passage.id}': {error}") from None
+
+
 def distinct(passages: Iterable[Passage], keys: Keys) -> Iterator[Passage]:
-    """`passages`, whose keys join `keys`. Raises BadInput for one that is there already."""
+    """`passages`, `coded`, whose keys join `keys`. Raises BadInput for one that is there already."""
     for passage in passages:
         if not keys.add(passage.key):
             raise twice(passage)
-        yield passage
+        yield coded(passage)
 
 
 def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> list[str]:
