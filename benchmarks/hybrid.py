@@ -1,6 +1,7 @@
 """The quality of dense, lexical and hybrid search in an index, and of hybrid search with other weights.
 
     python benchmarks/hybrid.py --model default --data DATA/dev --questions 200
+    python benchmarks/hybrid.py --model default --data DATA/dev --questions 4000 --native --weights
     python benchmarks/hybrid.py --model multilingual-e5-small --precision int8 --tokens --langs ar en zh --weights \
         --data DATA/dev --questions 40
 
@@ -13,7 +14,7 @@ translations. "without subwords" leaves out what is matched subword by subword (
 "without phonetic keys" what is found by its sound (text/phonetic.py);
 "weight" is that of the dense score, one for all languages (index/ranking.py). With --tokens the token states of a
 transformer are kept, and "without subwords" is without them; --langs limits XQuAD to some languages and leaves out all
-else.
+else, --native all but the native collections.
 """
 
 from __future__ import annotations
@@ -150,9 +151,12 @@ def main() -> None:
     parser.add_argument("--weights", nargs="*", type=float, default=WEIGHTS, help="of meaning, tried one by one")
     parser.add_argument("--langs", nargs="+", default=LANGS, help="of XQuAD, English among them")
     parser.add_argument("--pools", action="store_true", help="only the pools of many languages")
+    parser.add_argument("--native", action="store_true", help="only the questions of native speakers")
     arguments = parser.parse_args()
     model, table = load_any(arguments.model, precision=arguments.precision), defaultdict(dict)
     for group, collections in () if arguments.pools else tests(arguments.data, arguments.langs).items():
+        if arguments.native and group != "native":
+            continue
         each = []
         for number, collection in enumerate(collections):
             with TemporaryDirectory() as folder:
@@ -173,7 +177,7 @@ def main() -> None:
             if held:
                 table[system][f"{group}, held"] = fmean(one[system] for one in held)
     print(tabulate([{"RR@100": system, **values} for system, values in table.items()], headers="keys", floatfmt=".3f"))
-    if arguments.langs != LANGS:
+    if arguments.langs != LANGS or arguments.native:
         return
     pools = {
         "encyclopedia": {lang: load_collection(f"encyclopedia:{lang}") for lang in BUNDLED},

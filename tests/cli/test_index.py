@@ -131,7 +131,7 @@ def ids(index="idx"):
 
 @pytest.mark.slow
 def test_files_have_the_same_names_in_every_command(place, capsys):
-    """The sequence of docs/search.md: several sources first, then one of them."""
+    """The sequence of docs/update.md: several sources first, then one of them."""
     (place / "books").rename("handbook")
     (place / "news.jsonl").write_text('{"id": "n", "text": "A storm came.", "lang": "en"}\n')
     said(capsys, *"index model handbook/ faq.csv encyclopedia:en --out two --columns text=answer id=name".split())

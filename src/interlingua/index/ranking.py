@@ -165,7 +165,7 @@ MATCHED = 64
 """The best candidates by words, sounds and vectors, which are also matched subword by subword."""
 OWN, FOREIGN = 0.2, 0.85
 """Weights of the dense score, beside 1 of the lexical one, where all passages are in the question's language and where
-none is: docs/search.md says what was measured."""
+none is: docs/results/hybrid.md says what was measured."""
 OWN_STATES, FOREIGN_STATES = 0.5, 1.4
 """The same for vectors that a transformer made of token states."""
 UNKNOWN = 3.0

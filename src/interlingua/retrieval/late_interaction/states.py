@@ -3,7 +3,7 @@
     score(q, d) = 1/|q| · Σ_i max_j cos(q_i, d_j)
 
 for the last states of the tokens i of a question and j of a passage (Khattab & Zaharia 2020), without special tokens
-and the prompt. `interlingua tokens INDEX` keeps those of passages; docs/search.md says what they bring.
+and the prompt. `interlingua tokens INDEX` keeps those of passages; docs/results/hybrid.md says what they bring.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ for the subwords i of a question and j of a passage: ColBERT's MaxSim (Khattab &
 a subword has one vector wherever it stands. Training makes the vectors of telling subwords long, so their squared
 lengths say how much each subword of the question counts. It counts the less the more of the n passages compared have
 it or one like it, n_i = Σ_d max_j max(0, cos(q_i, d_j))⁸: what all of them say tells none apart. The mean of a
-passage's vectors blurs what its single words say; this looks at each of them, in any language. docs/search.md says
-what it brings.
+passage's vectors blurs what its single words say; this looks at each of them, in any language. docs/results/hybrid.md
+says what it brings.
 """
 
 from __future__ import annotations
