@@ -101,7 +101,7 @@ test("languages have their own names and directions; what is no language stays a
 });
 
 test("the page says the same in every language, with the same names in it and its own plurals", () => {
-  assert.deepEqual(Object.keys(MESSAGES).sort(), ["ar", "bn", "en", "fi", "id", "ja", "ko", "ru", "sw", "te", "th"]);
+  assert.deepEqual(Object.keys(MESSAGES).sort(), ["ar", "bn", "de", "en", "es", "fi", "fr", "hi", "id", "ja", "ko", "pl", "pt", "ru", "sw", "te", "th", "tr", "vi", "zh"]);
   const forms = (message) => (typeof message === "string" ? [message] : Object.values(message));
   const names = (text) => [...text.matchAll(/\{\w+\}/g)].map(([name]) => name).sort();
   for (const [lang, messages] of Object.entries(MESSAGES)) {
@@ -114,8 +114,9 @@ test("the page says the same in every language, with the same names in it and it
       if (typeof message !== "string") assert.ok(message.other, `${lang} ${key}`);
     }
   }
-  assert.deepEqual([["fi-FI", "en"], ["de", "AR-eg", "en"], ["de"], [], [null, "sw"], ["constructor"]].map(chosenLanguage), ["fi", "ar", "en", "en", "sw", "en"]);
+  assert.deepEqual([["fi-FI", "en"], ["cs", "AR-eg", "en"], ["cs"], ["zh-Hans-CN"], [], [null, "sw"], ["constructor"]].map(chosenLanguage), ["fi", "ar", "en", "zh", "en", "sw", "en"]);
   assert.deepEqual([1, 3, 5, 1200].map((n) => say("passages", { n }, "ru")), ["1 фрагмент", "3 фрагмента", "5 фрагментов", "1\u00a0200 фрагментов"]);
+  assert.deepEqual([1, 3, 5, 22].map((n) => say("languages", { n }, "pl")), ["1 język", "3 języki", "5 języków", "22 języki"]);
   assert.equal(say("read", { lang: "{n} $& x" }, "en"), "question read as {n} $& x");
 });
 
