@@ -196,7 +196,10 @@ def test_fold_writes_a_plain_model(made, sentences, capsys):
         ("{model} --on {fi} {en} --out {out} --limit 20", "the pivot 'en' has 20 texts; 50 at least"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(made, tiny_static, capsys, argv, message):
+def test_what_cannot_be_done_is_said_in_one_line_before_anything_is_encoded(
+    made, tiny_static, capsys, monkeypatch, argv, message
+):
+    monkeypatch.setattr(Encoder, "encode", lambda *texts, **options: pytest.fail("encoded before the error was found"))
     if "{two}" in argv:
         DualEncoder.untied(tiny_static()).save(made / "two")
     names = {"model": "model", "out": "out", "fi": "fi.txt", "en": "en.txt", "nowhere": "nowhere/x/y/z", "two": "two"}

@@ -462,10 +462,15 @@ def _check(clouds: Mapping[str, Floats], moments: Mapping[str, Moments], pivot: 
                 f"remove={remove}: {lang} has {len(cloud):,} vectors of size {dim}, of which nothing would be left. "
                 "Remove fewer components."
             )
-    if moments[pivot].texts < MIN_TEXTS:
+    check_pivot(pivot, moments[pivot].texts)
+
+
+def check_pivot(pivot: str, texts: int) -> None:
+    """Raise BadInput for a pivot of too few texts to map other languages to."""
+    if texts < MIN_TEXTS:
         raise BadInput(
-            f"the pivot '{pivot}' has {moments[pivot].texts} texts; {MIN_TEXTS} at least are "
-            "needed, because every language is mapped to it."
+            f"the pivot '{pivot}' has {texts} texts; {MIN_TEXTS} at least are needed, because every language is "
+            "mapped to it."
         )
 
 

@@ -144,7 +144,7 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     """The calibration of the encoder on the files of --on."""
-    from interlingua.alignment.calibration import Calibration
+    from interlingua.alignment.calibration import Calibration, check_pivot
     from interlingua.alignment.rotation import Adversarial
     from interlingua.alignment.texts import sample_texts, translations
     from interlingua.text.languages import normalise_code
@@ -154,6 +154,7 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     for lang in [pivot, *([normalise_code(arguments.fold)] if arguments.fold else [])]:
         if lang not in texts:
             raise BadInput(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
+    check_pivot(pivot, len(texts[pivot]))  # before hours of encoding
     pairs = translations(arguments.pairs, pivot, arguments.limit, on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
         logger.warning(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
