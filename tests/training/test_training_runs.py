@@ -407,14 +407,17 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["data.parallel.langs=[yo]"], "gave no records in yo"),
         (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
+        (["validation.questions.path={folder}/one.jsonl"], "one.jsonl holds one question"),
     ],
 )
 def test_mistakes_in_a_run_are_named(tmp_path, monkeypatch, overrides, says):
+    (tmp_path / "one.jsonl").write_text('{"question": "Who?", "passage": "The keeper.", "lang": "en"}\n')
+    overrides = [override.replace("{folder}", str(tmp_path)) for override in overrides]
     monkeypatch.setattr("interlingua.training.build.cpu_has_bfloat16", lambda: False)
     if "bf16" in overrides[0] and torch.cuda.is_available():
         pytest.skip("is about machines without bf16: CUDA_VISIBLE_DEVICES= make test")
     with pytest.raises(InterlinguaError, match=says):
-        train(resolve(STATIC, overrides), tmp_path)
+        train(resolve(STATIC, overrides), tmp_path / "run")
 
 
 def test_the_vocabulary_is_that_of_the_data_that_is_trained_on(tmp_path, monkeypatch):

@@ -360,6 +360,11 @@ def _validation(
         open_store("questions", spec.questions, out / "validation")
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
+    if len(store) < 2:
+        raise BadInput(
+            f"validation.questions: {spec.questions.path} holds one question. Its loss compares questions with one "
+            "another: give two at least, better some hundred."
+        )
     late = recipe.model.late_interaction is not None
     objective = next(
         (weighted.objective for weighted in objectives if isinstance(weighted.objective, Retrieval | LateInteraction)),
