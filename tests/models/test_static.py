@@ -106,6 +106,15 @@ def test_model2vec_mapping(tmp_path, tiny_static, sentences):
     np.testing.assert_allclose(Encoder.load(tmp_path / "model").encode(sentences), encoder.encode(sentences), atol=1e-6)
 
 
+def test_frequent_subwords_weigh_less(tiny_static, sentences):
+    encoder = tiny_static(token_weights=True)
+    before = encoder.backbone.folded()
+    frequencies = torch.linspace(0, 0.1, len(before))
+    encoder.backbone.down_weight(frequencies, 0.02)
+    for row, old, p in zip(encoder.backbone.folded(), before, frequencies.tolist(), strict=True):
+        torch.testing.assert_close(row, old * (0.02 / (0.02 + p)))
+
+
 def test_lengths_are_evened_out_and_directions_kept(tiny_static, sentences):
     encoder = tiny_static(token_weights=True)
     with torch.no_grad():

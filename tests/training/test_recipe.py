@@ -1,3 +1,6 @@
+import json
+from collections import Counter
+
 import pytest
 import torch
 import yaml
@@ -228,6 +231,32 @@ def test_a_warm_up_evens_out_no_lengths(tmp_path):
     train(resolve({**tree, "warm_up": warm}), tmp_path)
     first, last = (load_any(tmp_path / place).query.backbone.folded() for place in ("warm_up/start", "model"))
     assert last.norm(dim=1).tolist() == pytest.approx(first.norm(dim=1).sqrt().tolist(), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_frequent_subwords_of_any_language_weigh_less_in_the_saved_model(tmp_path):
+    texts = {"en": ["the storm and the sea"] * 3000 + ["the keeper"] * 10, "fi": ["ja ja ja meri", "talo"]}
+    rows = [{"lang": lang, "text": text} for lang, some in texts.items() for text in some]
+    (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tree = {
+        "tokenizer_data": ["sentences"],
+        "model": {"backbone": {"static": {"vocab_size": 300}}, "encoders": "tied"},
+        "training": {"steps": 1, "checkpoint_every": 1, "tensorboard": False},
+        "data": {"questions": {"path": "encyclopedia:train"}, "sentences": {"path": str(tmp_path / "texts.jsonl")}},
+        "objectives": {"retrieval": {}},
+    }
+    plain = train(resolve(tree), tmp_path / "plain")
+    weighed = train(resolve(tree, ["model.sif_coefficient=0.02"]), tmp_path / "weighed")
+    shares, tokenize = Counter(), plain.query.backbone.subwords
+    for some in texts.values():
+        found = Counter(number for ids in tokenize(some) for number in ids)
+        for number, count in found.items():  # a language of few subwords counts as one of 10,000
+            shares[number] = max(shares[number], count / max(found.total(), 10_000))
+    ratio = weighed.query.backbone.folded().norm(dim=1) / plain.query.backbone.folded().norm(dim=1)
+    expected = [0.02 / (0.02 + shares[number]) for number in range(len(ratio))]
+    assert ratio.tolist() == pytest.approx(expected, rel=1e-4)
+    assert min(expected) < 0.2
+    assert "sif_coefficient" not in recipe_text(resolve(tree))
 
 
 @pytest.mark.slow

@@ -379,15 +379,23 @@ def open_stream(name: str, store: Store[Any], spec: DataSpec, seed: int) -> Stre
 
 
 def texts_of(store: Store[Any], most: int, seed: int = 0, alpha: float = 0.0) -> Iterator[str]:
+    """The texts of `texts_by_language`, one language after another."""
+    for _, texts in texts_by_language(store, most, seed, alpha):
+        yield from texts
+
+
+def texts_by_language(
+    store: Store[Any], most: int, seed: int = 0, alpha: float = 0.0
+) -> Iterator[tuple[str, Iterator[str]]]:
     """The texts of up to `most` records for learning a vocabulary: of every language, in turn, a share ∝ n^alpha of
-    what is asked for (or all it has), records in seeded order."""
+    what is asked for (or all it has), records in seeded order. A record's language is that of all its texts."""
     sizes = {lang: len(store.languages[lang]) for lang in sorted(store.languages)}
     total = sum(size**alpha for size in sizes.values())
     for lang, size in sizes.items():
         share = max(1, int(most * size**alpha / total))
         stream = Stream(store, 1, seed=seed, alpha=0.0, langs=[lang])
-        for record in islice(stream, min(share, size)):
-            yield from texts_of_record(record[0])
+        records = islice(stream, min(share, size))
+        yield lang, chain.from_iterable(texts_of_record(record) for (record,) in records)
 
 
 def texts_of_record(record: Any) -> Iterator[str]:

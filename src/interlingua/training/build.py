@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from interlingua.data.datasets import open_store, open_stream, texts_of
+from interlingua.data.datasets import open_store, open_stream, texts_by_language, texts_of
+from interlingua.data.records import batched
 from interlingua.data.store import Store
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
@@ -47,6 +50,8 @@ from interlingua.training.weighted import (
 
 logger = logging.getLogger(__name__)
 
+FEWEST = 10_000
+"""Subwords of a language from which the frequency of one is known."""
 LOCK = ".training.lock"
 """In a run folder: held by the call that trains there, and free after its death."""
 
@@ -90,8 +95,11 @@ def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) 
         best = recipe.training.keep == "best"
         trained = load_any(out / "best", device="cpu") if best else trainer.model
         for backbone in dict.fromkeys((trained.query.backbone, trained.passage.backbone)):
-            if isinstance(backbone, StaticEmbedding) and recipe.model.norm_power != 1:
-                backbone.even_out(recipe.model.norm_power)
+            if isinstance(backbone, StaticEmbedding):
+                if recipe.model.norm_power != 1:
+                    backbone.even_out(recipe.model.norm_power)
+                if recipe.model.sif_coefficient is not None:
+                    backbone.down_weight(_frequencies(recipe, stores, backbone), recipe.model.sif_coefficient)
         trained.save(out / "model")
         logger.info(f"{out / 'model'}: saved")
     processes.wait()
@@ -120,13 +128,13 @@ def _claim(recipe: Recipe, out: Path) -> None:
 
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
     """Run the recipe's warm-up first, in its own folder; where its model is. It has one vector a text, and evens out no
-    lengths, which the run itself does, unless it says otherwise itself."""
+    lengths and weighs no frequencies, which the run itself does, unless it says otherwise itself."""
     if recipe.warm_up is None:
         return None
     tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
     tree["model"] = (
         recipe.model.model_dump(mode="json")
-        | {"encoders": "tied", "late_interaction": None, "norm_power": 1.0}
+        | {"encoders": "tied", "late_interaction": None, "norm_power": 1.0, "sif_coefficient": None}
         | dict(recipe.warm_up.get("model", {}))
     )
     train(resolve(tree, where="warm_up"), out / "warm_up", device)
@@ -231,15 +239,36 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
 
 def _texts(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[str]:
     """The texts that a vocabulary is learned from, each once: parallel text repeats its English side by language."""
-    names = recipe.tokenizer_data or list(stores)
-    share = recipe.tokenizer_sentences // max(1, len(names))
-    alphas = [recipe.data[name].alpha if recipe.tokenizer_data else 0.0 for name in names]
     seen: set[bytes] = set()
-    for name, alpha in zip(names, alphas, strict=True):
-        for text in texts_of(stores[name], share, recipe.seed, alpha):
+    for store, most, alpha in _samples(recipe, stores):
+        for text in texts_of(store, most, recipe.seed, alpha):
             if (digest := blake2b(text.encode(), digest_size=8).digest()) not in seen:
                 seen.add(digest)
                 yield text
+
+
+def _samples(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[tuple[Store[Any], int, float]]:
+    """The stores that a vocabulary is learned from, how many records of each, and the alpha of its languages."""
+    names = recipe.tokenizer_data or list(stores)
+    for name in names:
+        yield (
+            stores[name],
+            recipe.tokenizer_sentences // max(1, len(names)),
+            recipe.data[name].alpha if recipe.tokenizer_data else 0.0,
+        )
+
+
+def _frequencies(recipe: Recipe, stores: dict[str, Store[Any]], backbone: StaticEmbedding) -> torch.Tensor:
+    """How frequent each subword is in the language that has it most, `[vocabulary]`: its share of all subwords of that
+    language in the texts that a vocabulary is learned from. Where these are few, they count as `FEWEST`."""
+    size = len(backbone.embedding.weight)
+    counts: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros(size))
+    for store, most, alpha in _samples(recipe, stores):
+        for lang, texts in texts_by_language(store, most, recipe.seed, alpha):
+            for batch in batched(texts, 10_000):
+                ids = torch.tensor(list(chain.from_iterable(backbone.subwords(batch))), dtype=torch.long)
+                counts[lang] += torch.bincount(ids, minlength=size)
+    return torch.stack([found / found.sum().clamp(min=FEWEST) for found in counts.values()]).amax(0)
 
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]], processes: Processes) -> Trainer:

@@ -39,6 +39,10 @@ class LateInteractionSpec(Settings):
     skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
 
 
+LATER = frozenset(["dropout", "sif_coefficient"])
+"""Fields of `ModelSpec` that came later: a recipe has them only where they are given."""
+
+
 class ModelSpec(Settings):
     """The `model:` part."""
 
@@ -75,15 +79,19 @@ class ModelSpec(Settings):
         description="static backbones: the power to which the lengths of the "
         "trained subword vectors are raised in the saved model",
     )
+    sif_coefficient: float | None = Field(
+        None,
+        gt=0,
+        description="static backbones: the a of smooth inverse frequency, a / (a + p), by which subword vectors are "
+        "multiplied in the saved model; none: they are not",
+    )
     late_interaction: LateInteractionSpec | None = Field(None, description="one vector a token instead of one a text")
 
     @model_serializer(mode="wrap")
     def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields, but that which came later only where it is given: the digests of recipes stay as they were."""
+        """All fields, but those of `LATER` only where they are given: the digests of recipes stay as they were."""
         values: dict[str, Any] = fields(self)
-        if self.dropout is None:
-            values.pop("dropout", None)
-        return values
+        return {name: value for name, value in values.items() if value is not None or name not in LATER}
 
     @field_validator("freeze")
     @classmethod

@@ -115,6 +115,15 @@ class StaticEmbedding(nn.Module):
         if self.log_weights is not None:
             self.log_weights.zero_()
 
+    @torch.no_grad()
+    def down_weight(self, frequencies: Tensor, coefficient: float) -> None:
+        """Multiply row w by a / (a + p(w)), in place: smooth inverse frequency (Arora et al. 2017, §3).
+
+        p is `frequencies` [vocabulary], the share of each subword among all of a text; a is `coefficient`. The words
+        that most texts of a language have tell its texts apart least, and sum up to what they have in common.
+        """
+        self.embedding.weight.mul_((coefficient / (coefficient + frequencies)).to(self.embedding.weight)[:, None])
+
     def save(self, folder: Path, max_length: int | None = None) -> None:
         """Write model.safetensors and tokenizer.json (the limit on length goes into it) into `folder`."""
         rows = self.folded().cpu().contiguous()
