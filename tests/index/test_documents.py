@@ -33,7 +33,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("lang", TEXT)
-@pytest.mark.parametrize("sentences", [0, 1, 2])
+@pytest.mark.parametrize("sentences", [0, 1, 2, 3])
 def test_a_document_is_its_passages_with_each_sentence_once(lang, sentences, built, tmp_path):
     (tmp_path / "book").mkdir()
     (tmp_path / "book/a.txt").write_text(TEXT[lang])
@@ -91,6 +91,8 @@ def test_a_passage_that_was_not_cut_is_its_document(built):
     [
         ("One. Two.", "Two. Three.", "en", 5),
         ("One. Two. Three.", "Two. Three. Four.", "en", 12),
+        ("One. Two.\n\nThree.", "Two.\n\nThree.\n\nFour.", "en", 14),  # sentences of two paragraphs
+        ("Zero.\n\nOne.\n\nTwo. Three.", "One.\n\nTwo. Three. Four.", "en", 18),
         ("One. Two.", "Three.", "en", 0),
         ("One. A cat", "cat and dog", "en", 0),
         ("Two.", "Two.", "en", 0),  # nothing would be left

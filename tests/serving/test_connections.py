@@ -151,6 +151,16 @@ def ask(port: int, path: str = "/health", body: Any = None) -> int:
     return answer.status
 
 
+def test_head_leaves_the_connection_in_step(index: Any) -> None:
+    asked = HEAD.replace(b"GET", b"HEAD") + b"\r\n"
+    with serving(index) as port, client(port, asked) as probe:
+        first = probe.recv(65_536)
+        assert first.startswith(b"HTTP/1.1 200")
+        assert first.endswith(b"\r\n\r\n")  # no body
+        probe.sendall(HEAD + b"Connection: close\r\n\r\n")
+        assert everything(probe).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.slow
 def test_headers_that_do_not_end_are_408(index: Any) -> None:
     with serving(index, head_timeout=1.0) as port:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,19 @@ def _spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks the first character of every passage."""
     monkeypatch.setattr("interlingua.index.highlights.highlight_encoder", lambda *_: None)
     monkeypatch.setattr("interlingua.index.highlights.Highlights", lambda *_, **__: lambda passage: [(0, 1)])
+
+
+def test_head_is_answered_as_get_without_a_body(serving: Serving, capsys: Any) -> None:
+    with serving(token="w") as client:
+        for path in ("/health", "/info", "/", "/passages/p%2F1", "/nothing"):
+            got, asked = client.get(path), client.head(path)
+            assert (asked.status_code, asked.content) == (got.status_code, b"")
+            assert asked.headers["content-length"] == str(len(got.content))
+        assert client.head("/search").status_code == 405
+        lines = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"HEAD"' in line]
+        assert lines[0]["path"] == "/health"
+        assert lines[0]["sent"] == 0
+        assert 'method="HEAD",path="/health"' in client.get("/metrics").text
 
 
 def test_search_gives_flat_hits_best_first(client: TestClient, index: Any) -> None:

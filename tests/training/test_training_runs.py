@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -392,6 +393,7 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         (["objectives.semantik={}"], "objectives.semantik is not known. Did you mean 'semantic'"),
         (["objectives.retrieval=null", "objectives.semantic=null"], "repels nothing"),
         (["objectives.language.normalizer=maen"], "objectives.language: 'normalizer'"),
+        (["objectives.language.weight=-0.1"], "objectives.language: 'weight'.*greater than or equal to 0"),
         (["training.precision=bf16"], "bf16 needs a GPU or a processor that has it"),
         (["optimizer.weight_decay=0.1", "optimizer.sparse_embeddings=true"], "rows that are not read would not decay"),
         (["optimizer.weight_decay=0.1"], "the subword vectors of a static model do not decay"),
@@ -453,6 +455,26 @@ def test_a_bank_that_is_too_large_is_said_whatever_its_data_is_called(reads, tmp
     monkeypatch.setattr("interlingua.training.build.Trainer.run", lambda _: None)
     train(resolve(tree), tmp_path / "run")
     assert "the memory bank holds 5,000 vectors" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], ""),
+        (["optimizer.warmup=2", "training.steps=2"], "optimizer.warmup is 2 of 2 steps"),
+        (["objectives.semantic.on=passage"], "semantic acts on questions and passages alike"),
+        (["objectives.semantic.on=both"], ""),
+        (
+            ["objectives.retrieval=null", "objectives.hard={kind: retrieval, temperature: 1.0}"],
+            r"objectives\.hard\.temperature=0\.05 tells",
+        ),
+    ],
+)
+def test_what_a_combination_brings_is_said_before_it_trains(tmp_path, caplog, changes, says):
+    train(resolve(STATIC, ["training.steps=3", *changes]), tmp_path / "run")
+    notes = [record.getMessage() for record in caplog.records if record.getMessage().startswith("note:")]
+    assert len(notes) == bool(says), notes
+    assert re.search(says, "".join(notes))
 
 
 def test_token_dropout_of_a_transformer_is_said_to_do_nothing(tmp_path, tiny_encoder, caplog):

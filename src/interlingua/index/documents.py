@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import regex  # type: ignore[import-untyped]
@@ -122,13 +122,13 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
 def overlap(before: str, text: str, lang: str) -> int:
     """The length in characters of the beginning of `text` that repeats the last sentences of `before`, as `chunk` does,
     with the white space after it. Where several numbers of sentences fit, the least counts."""
-    last = PARAGRAPH.split(before)[-1]
-    place, starts = len(last), []
-    for sentence in reversed(split_sentences(last, lang)[-SENTENCES:]):
-        place = last.rindex(sentence, 0, place)
+    place, starts = len(before), []
+    backwards = (split_sentences(part, lang)[::-1] for part in reversed(PARAGRAPH.split(before)))
+    for sentence in islice(chain.from_iterable(backwards), SENTENCES):
+        place = before.rindex(sentence, 0, place)
         starts.append(place)
     for start in starts:
-        shared = last[start:]
+        shared = before[start:]
         if text.startswith(shared) and len(shared) < len(text):
             return len(text) - len(text[len(shared) :].lstrip())
     return 0

@@ -10,7 +10,7 @@ from interlingua import __version__
 from interlingua.index.index import Index
 from interlingua.models.protocols import AnyEncoder
 from interlingua.serving.access import Tokens
-from interlingua.serving.middleware import HostNames, ReadRest, RequestLog, WholeBody
+from interlingua.serving.middleware import Head, HostNames, ReadRest, RequestLog, WholeBody
 from interlingua.serving.passages import passage_routes
 from interlingua.serving.routes import (
     embedding_routes,
@@ -73,5 +73,6 @@ def create_app(
     app.add_middleware(Tokens, tokens=settings.access, indexes=served.names, rate=settings.rate, burst=settings.burst)
     app.add_middleware(HostNames, names=settings.names)
     app.add_middleware(ReadRest, max_rest=REST * settings.max_body, timeout=settings.timeout)
+    app.add_middleware(Head)
     app.add_middleware(RequestLog, metrics=served.metrics)  # the last is the outermost
     return app

@@ -182,6 +182,27 @@ class RequestLog:
             log(json.dumps(line))
 
 
+class Head:
+    """Answers HEAD as GET without the body: probes and caches ask so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+        got = {**scope, "method": "GET"}
+
+        async def answer(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        try:
+            await self.app(got, receive, answer)
+        finally:
+            scope.update({**got, "method": "HEAD"})  # the log reads the route that was found
+
+
 class ReadRest:
     """Lets an answer arrive that is given before the body of its request was read: reads on, up to `max_rest` bytes and
     until `timeout` seconds after the begin, and closes the connection then. Closing one that holds unread bytes resets

@@ -202,7 +202,7 @@ def kind_of(name: str, spec: dict[str, Any]) -> str:
 class Entry(Settings):
     """The options of every entry of `objectives:`, beside those of its objective."""
 
-    weight: float = Field(1.0, description="w_o, what its loss is multiplied by")
+    weight: float = Field(1.0, ge=0, description="w_o, what its loss is multiplied by")
     kind: str | None = Field(None, description="which objective it is, where the entry has another name")
     reads: dict[str, str] = Field({}, description="which data it reads where that has another name: {questions: cloze}")
 
@@ -304,25 +304,32 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
                     f"Consider a smaller objectives.{weighted.name}.bank."
                 )
-    names = {weighted.name: weighted.objective for weighted in objectives}
-    retrieval = names.get("retrieval")
+    for weighted in objectives:
+        _advise_on(weighted, recipe)
+    if recipe.optimizer.warmup >= recipe.training.steps > 1:
+        logger.warning(
+            f"note: optimizer.warmup is {recipe.optimizer.warmup:,} of {recipe.training.steps:,} steps, so the learning "
+            "rate only rises. Set it to a tenth of the steps, for example."
+        )
+
+
+def _advise_on(weighted: WeightedObjective, recipe: Recipe) -> None:
+    objective, name = weighted.objective, weighted.name
     if (
-        isinstance(retrieval, Retrieval)
-        and retrieval.settings.similarity == "cosine"
-        and retrieval.settings.temperature >= 0.5
+        isinstance(objective, Retrieval)
+        and objective.settings.similarity == "cosine"
+        and objective.settings.temperature >= 0.5
     ):
         logger.warning(
             "note: cosine with temperature 1 (the paper's letter) cannot fall below about ln(candidates) − 1; flat is "
-            "converged. objectives.retrieval.temperature=0.05 tells hard negatives from easy ones."
+            f"converged. objectives.{name}.temperature=0.05 tells hard negatives from easy ones."
         )
-    comparable = names.get("comparable")
-    if isinstance(comparable, Comparable) and comparable.condenser is not None and not recipe.optimizer.warmup:
+    if isinstance(objective, Comparable) and objective.condenser is not None and not recipe.optimizer.warmup:
         logger.warning(
             "note: the Condenser head starts at random, and what it first asks of a pretrained model may harm it. "
             "Set optimizer.warmup, to a tenth of the steps for example."
         )
-    for name in ("semantic", "language", "translation_ranking", "distillation"):
-        if name in names and recipe.model.encoders == "tied" and getattr(names[name].settings, "on", "") != "both":
-            logger.warning(
-                f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says."
-            )
+    if recipe.model.encoders == "tied" and (recipe.objectives[name] or {}).get("on", "both") != "both":
+        logger.warning(
+            f"note: the encoders are tied, so {name} acts on questions and passages alike whatever `on` says."
+        )
