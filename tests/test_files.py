@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import bz2
+import lzma
 import os
 import resource
 import subprocess
@@ -13,8 +15,18 @@ from safetensors.numpy import save_file
 
 from interlingua import files
 from interlingua.cli import main
+from interlingua.data.readers import read_questions
+from interlingua.data.readers.source import head
 from interlingua.errors import InterlinguaError
-from interlingua.files import atomic_folder, atomic_write, existing, remove_folder, remove_leftovers, restore
+from interlingua.files import (
+    atomic_folder,
+    atomic_write,
+    existing,
+    read_lines,
+    remove_folder,
+    remove_leftovers,
+    restore,
+)
 
 
 def save(path: Path, text: str, marker: str = "marker") -> None:
@@ -308,3 +320,30 @@ def test_of_a_linked_folder_the_link_alone_is_removed(tmp_path):
         remove_folder(tmp_path / name)
     assert names(tmp_path) == ["elsewhere"]
     assert (tmp_path / "elsewhere" / "file").read_text() == "stays"
+
+
+PACKED = {"xz": lzma.compress, "bzip2": bz2.compress, "zstd": lambda text: b"\x28\xb5\x2f\xfd" + text}
+
+
+@pytest.mark.parametrize("program", PACKED)
+@pytest.mark.parametrize("read", [head, lambda path: list(read_lines(path))], ids=["head", "lines"])
+def test_a_file_that_another_program_than_gzip_compressed_says_so(tmp_path, program, read):
+    (tmp_path / "de-en.tsv").write_bytes(PACKED[program](b"Ein See\tA lake\n" * 9))
+    with pytest.raises(InterlinguaError, match=rf"de-en\.tsv: is compressed with {program}\..*`{program} -d`.*gzip"):
+        read(tmp_path / "de-en.tsv")
+
+
+def test_a_text_that_begins_like_a_packed_file_is_read(tmp_path):
+    (tmp_path / "a.txt").write_text("BZh9 is no magic word\n")
+    assert list(read_lines(tmp_path / "a.txt")) == [(1, "BZh9 is no magic word")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "latin-1"])
+def test_the_way_to_utf8_is_said_for_the_encoding(tmp_path, encoding):
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    text = '[{"question": "Wo läge er?", "positive_ctxs": [{"text": "Hier.", "title": ""}]}]\n'
+    (tmp_path / "q.json").write_bytes((mark + text).encode(encoding))
+    advice = "iconv -f ENCODING -t UTF-8" if encoding == "latin-1" else "iconv -f UTF-16 -t UTF-8"
+    for read in (read_lines, read_questions):
+        with pytest.raises(InterlinguaError, match=rf"q\.json.*: not UTF-8 .*`{advice}`"):
+            list(read(tmp_path / "q.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import fcntl
 import glob
@@ -33,6 +34,10 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 UNREADABLE = (EOFError, OSError, zlib.error)
 """The exceptions of reading a broken file: one that is gzipped and cut short or damaged, a disk that fails."""
 STDIN = Path("/dev/stdin")
+PACKED = re.compile(rb"(?P<xz>\xfd7zXZ\0)|(?P<bzip2>BZh[1-9]1AY&SY)|(?P<zstd>\x28\xb5\x2f\xfd)")
+"""The first bytes of what other programs than gzip compressed; a group is called after its program."""
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""The first bytes of a text in UTF-16."""
 LONGEST_LINE = 64 << 20
 """Bytes of a line of text. A longer one is an error: a small gzip file can hold a line that fills the memory."""
 
@@ -89,14 +94,16 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """`(line number from 1, line without its end)` of a UTF-8 text file or pipe (`open_input`), gzipped or not.
 
     Lines end at \\n only (not at the Unicode separators that occur inside real text); a BOM is dropped.
-    Raises BadInput naming file and line for bytes that are not UTF-8, a broken gzip file, and a line of more than
-    `LONGEST_LINE` bytes.
+    Raises BadInput naming file and line for bytes that are not UTF-8, a broken gzip file, one that something else
+    than gzip compressed, and a line of more than `LONGEST_LINE` bytes.
     """
     path = existing(path)
     source, number = open_input(path), 0
     try:
         with source as stream:
             for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
+                if number == 1:
+                    check_packing(path, raw)
                 if len(raw) > LONGEST_LINE:
                     raise BadInput(
                         f"{path}, line {number}: has more than {LONGEST_LINE >> 20} MiB. Is this a text file?"
@@ -106,10 +113,27 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         raise BadInput(
             f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start} of the line). "
-            "Convert the file with `iconv -t UTF-8`."
+            f"{reencode(raw if number == 1 else b'')}"
         ) from error
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read after line {number} ({error}).") from error
+
+
+def check_packing(path: str | Path, start: bytes) -> None:
+    """Raise BadInput where the first bytes of a file are those of a compression that is not read."""
+    if packed := PACKED.match(start):
+        program = packed.lastgroup
+        raise BadInput(
+            f"{path}: is compressed with {program}. Decompress it first (`{program} -d`); of compressed files only "
+            "those of gzip are read."
+        )
+
+
+def reencode(start: bytes) -> str:
+    """What to do with a file that is not UTF-8, of which these are the first bytes."""
+    if start.startswith(UTF16):
+        return "Convert the file with `iconv -f UTF-16 -t UTF-8`."
+    return "Convert the file with `iconv -f ENCODING -t UTF-8`, where ENCODING is the one it is in."
 
 
 def read_json(path: Path, default: Any = None) -> Any:

@@ -108,3 +108,10 @@ def test_questions_with_passages_give_both(tmp_path):
     found = sample_texts([str(tmp_path / "qa.jsonl")], 9)
     assert {lang: sorted(texts) for lang, texts in found.items()} == {"en": ["Here.", "Where?"], "fr": ["Ici.", "Où ?"]}
     assert sample_texts([f"fr={tmp_path}/qa.jsonl"], 9).keys() == {"fr"}
+
+
+def test_a_po_file_gives_its_texts_and_not_its_lines(tmp_path):
+    (tmp_path / "fi.po").write_text('msgid "Open the file"\nmsgstr "Avaa tiedosto"\n', encoding="utf-8")
+    expected = {"en": ["Open the file"], "fi": ["Avaa tiedosto"]}
+    assert sample_texts([str(tmp_path / "fi.po")], 9) == expected
+    assert sample_texts([f"fi={tmp_path}/fi.po"], 9) == {"fi": expected["fi"]}

@@ -103,6 +103,29 @@ def test_scores_and_the_passages_of_the_questions_alone(street, capsys):
     assert "6 questions had a teacher's scores, which do not fit" in capsys.readouterr().err
 
 
+def test_passages_called_by_another_key_are_known_by_their_id(street, capsys):
+    rows = [{"_id": p["id"], "text": f"A translation: {p['text']}", "lang": "en"} for p in PASSAGES]
+    (street / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mined = mine(street, "--retriever", "bm25", passages=["corpus.jsonl"])
+    for record in mined[:5]:
+        assert record.negatives
+        assert record.positives[0].id not in {one.id for one in record.negatives}
+    assert "20 passages, and 1 of the questions' own that are not among them, are" in capsys.readouterr().err
+
+
+def test_a_title_is_a_passage_and_bad_rows_of_passages_are_skipped_too(street, capsys):
+    rows = [*PASSAGES, {"_id": "t", "title": "The blue book", "text": ""}, {"_id": "none", "title": "", "text": ""}]
+    (street / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--retriever", "bm25", "--lang", "en", "--sampling", "top")
+    assert mine(street, *options, passages=["corpus.jsonl"]) == 2
+    said = capsys.readouterr().err
+    assert "corpus.jsonl, line 22: neither a text nor a title. Mend the row or take it out. " in said
+    assert "test collection" not in said
+    mined = mine(street, *options, "--on-bad-row", "skip", passages=["corpus.jsonl"])
+    assert Passage("t", "", "The blue book", "en") in mined[2].negatives
+    assert "1 bad row left out:" in capsys.readouterr().err
+
+
 def test_the_same_seed_the_same_file(street):
     options = ("--retriever", "bm25", "--negatives-per-question", 2)
     mine(street, *options)

@@ -50,6 +50,16 @@ def word() -> bytes:
     return out.getvalue()
 
 
+def word_of(xml: str) -> bytes:
+    """A document of Word whose body holds this, in which `w:` is Word's namespace."""
+    document = docx.Document()
+    for child in docx.oxml.parse_xml(f"<w:body {docx.oxml.ns.nsdecls('w')}>{xml}</w:body>"):
+        document.element.body.insert(-1, child)
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
 def slides() -> bytes:
     presentation = pptx.Presentation()
     presentation.core_properties.title = "Storms"
@@ -64,7 +74,7 @@ def slides() -> bytes:
     return out.getvalue()
 
 
-def book(**parts: str) -> bytes:
+def book(**parts: str | bytes) -> bytes:
     package = """<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>The light</dc:title>
 <dc:language>fi-FI</dc:language></metadata><manifest>
 <item id="b" href="text/b%20b.xhtml" media-type="application/xhtml+xml"/>

@@ -55,6 +55,11 @@ def ids(linked):
     return [(one.source.id, one.target.id) for one in linked]
 
 
+def test_a_blank_line_of_the_documents_is_no_row(files):
+    (files / "en.tsv").write_text("\n" + (files / "en.tsv").read_text() + "\n\n")
+    assert ids(local(files)) == PAIRS
+
+
 def test_the_best_grade_links_documents(files, capsys):
     found = local(files)
     assert ids(found) == PAIRS

@@ -341,3 +341,29 @@ def test_questions_are_translations_where_a_passage_has_equally_many() -> None:
     german = asked("de", ("p3",), ("p1",), ("p2",), ("p1",), ("p2",), ("p4", "p5"))
     found = {name: query.text for name, query in question_translations(english, german).items()}
     assert found == {"q0": "de 1", "q1": "de 3", "q3": "de 0"}  # p2 has one question and two, q4 has two passages
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["id\ttext", "qid\tquery", "query-id\ttext", "_id\ttext", "query_id\tquestion\tlang", "ID\tText", "\ufeffid\ttext"],
+)
+def test_a_header_of_questions_is_no_question(tmp_path: Path, header: str) -> None:
+    folder = _folder(tmp_path / "c_en", queries=f"{header}\r\nq0\twhat\n")
+    assert load_collection(folder).queries == [Query("q0", "what", "en")]
+
+
+@pytest.mark.parametrize("first", ["q1\ttext", "id\twhat is an id", "q1\tquery"])
+def test_a_first_question_is_no_header(tmp_path: Path, first: str) -> None:
+    folder = _folder(tmp_path / "c_en", queries=f"{first}\nq0\twhat\nqid\tquery\n")
+    assert [f"{query.id}\t{query.text}" for query in load_collection(folder).queries] == [
+        first,
+        "q0\twhat",
+        "qid\tquery",
+    ]
+
+
+def test_ids_have_the_names_that_an_index_knows(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "c_en")
+    for key in ("_id", "docid", "doc_id", "passage_id", "uid"):
+        (folder / "passages.jsonl").write_text(json.dumps({key: "p0", "text": "x"}) + "\n")
+        assert load_collection(folder).passages == [Passage("p0", "x", "", "en")]

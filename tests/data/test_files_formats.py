@@ -108,6 +108,75 @@ def test_comments_of_markdown(tmp_path: Path) -> None:
     assert read(tmp_path, "a.md", text)[0].text.split() == "one two three four five".split()
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Write `<!--` to open.\n\nWalrus.", "Write <!-- to open.\n\nWalrus."),
+        ("Write ``a ` <!--`` here.\n\nWalrus.", "Write a ` <!-- here.\n\nWalrus."),
+        ("```html\n<!-- open\n```\nWalrus.", "<!-- open\n\nWalrus."),
+        ("    <!-- open\n\nWalrus.", "<!-- open\n\nWalrus."),
+        ("Text <!-- open.\n\nWalrus.", "Text <!-- open.\n\nWalrus."),
+        ("<!-- open\nmore\n\nWalrus.", "<!-- open\nmore\n\nWalrus."),
+        ("Zebra.\n<!-- no\n\n# no\n\n`no -->\n<!-- open\n\nWalrus.", "Zebra.\n<!-- open\n\nWalrus."),
+        ("- Zebra.\n- <!-- no\n\n  no --> Walrus.", "- Zebra.\nWalrus."),
+        ("a <!-- `no` --> b `c <!-- d` <!-- no\nno --> e", "a  b c <!-- d \n e"),
+        ("a <!--> b", "a  b"),
+    ],
+)
+def test_only_a_comment_that_ends_and_is_no_code_is_gone(tmp_path: Path, text: str, shown: str) -> None:
+    front = "---\ntitle: The guide\n---\n"
+    for start, title in (("", ""), (front, "The guide")):
+        assert short(read(tmp_path, "a.md", start + text)) == [(title, shown)]
+
+
+CODE = "<a> 2**10 &amp; [i](b) `` <!-- \\` # x"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Run `git clone <url> <dir>`.", "Run git clone <url> <dir>."),
+        ("So `2**10` and **`a[i](b)`**.", "So 2**10 and a[i](b)."),
+        ("In ``` %s ``` it.", "In  %s  it."),
+        ("Split `<a>\n<b>` over *two* lines.", "Split <a>\n<b> over *two* lines."),
+        ('The [`<a>`](x.md "t") and ![`2**3`](p.png)', "The <a> and 2**3"),
+        ("f[a](`<b>`) <c `<d>`>", "f[a](<b>) <c <d>>"),
+        ("The [long\nlink](x.md), <b\nclass='x'\n>this</b> <or\nthis, d>", "The long\nlink, this <or\nthis, d>"),
+        ("No \\`<b>x</b>` code.", "No \\x code."),
+        ("- one ` tick\n- **two** ` ticks", "- one  tick\n- two  ticks"),
+        ("| ` | **a** |\n| ` | b |", "|  | a |\n|  | b |"),
+        ("Text:\n\n    %s\n\n    more **", "Text:\n\n%s\n\nmore **"),
+        ("Text\n    with **marks**", "Text\n    with marks"),
+        ("- one\n\n    **two**\n\n      %s\n\n**three**", "- one\n\ntwo\n\n%s\n\nthree"),
+        ("1. one\n\n       ```bash\n       %s\n       ```\n\n   **two**", "1. one\n\n%s\n\ntwo"),
+        ("1. one\n   - two\n        ~~~\n     %s\n        ~~~\n**three**", "1. one\n   - two\n\n%s\n\nthree"),
+        ("- ```\n  %s\n  ```\n- **two**", "%s\n\n- two"),
+        ("- one\n\n# **H**\n\n    %s", "- one\n\n%s"),
+        ("!!! note\n\n    A **note**.", "!!! note\n\nA note."),
+        ("```no fence``` **a**\n\n**b**", "no fence a\n\nb"),
+        ("```\n%s\n    ```\n**\n```\n**b**", "%s\n    ```\n**\n\nb"),
+    ],
+)
+def test_code_of_markdown_is_literal(tmp_path: Path, text: str, shown: str) -> None:
+    found = read(tmp_path, "a.md", text.replace("%s", CODE))
+    assert "\n\n".join(one.text for one in found) == shown.replace("%s", CODE)
+
+
+def test_code_of_markdown_in_a_line_that_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_text, "LINE", 16)
+    text = f"The **start** of it. ``` {CODE} ``` The **end**."
+    assert read(tmp_path, "a.md", text)[0].text == f"The start of it. {CODE}  The end."
+    assert read(tmp_path, "a.md", f"    {CODE} {CODE}")[0].text == f"{CODE} {CODE}"
+
+
+def test_definitions_of_markdown(tmp_path: Path) -> None:
+    targets = ["x.md", "https://a.b/c_(d)", "<x y.md>", "x.md 'a b'", 'x.md "a b"', "x.md  (a b) "]
+    definitions = "\n".join(f"[no {number}]: {target}" for number, target in enumerate(targets))
+    kept = "[^1]: Zebra explains.\n[^2]: Zebra.\n[Note]: Walrus restart the server.\n[x]: y (z) 'w'"
+    assert read(tmp_path, "a.md", f"Text.[^1]\n\n{definitions}\n\n{kept}")[0].text == f"Text.[^1]\n\n{kept}"
+    assert read(tmp_path, "a.md", "[^1]: One.\n\n    **More**.")[0].text == "[^1]: One.\n\nMore."
+
+
 def test_headings_of_markdown(tmp_path: Path) -> None:
     assert short(read(tmp_path, "a.md", "Title\n=====\ntext\n\ntwo\nlines\n---\n### Deep\nx\n## Next\ny")) == [
         ("Title", "text\n\ntwo\nlines"),
@@ -353,6 +422,21 @@ def test_a_long_row_is_cut(tmp_path: Path) -> None:
         Passage("r#2", "Second one. Third one.", "T", "en", {**about, "chunk": "2"}),
         Passage("s", "Short.", "U", "en", {"source": "a.csv", "n": "2"}),
     ]
+
+
+def test_a_row_with_the_id_of_a_chunk_is_left_out(tmp_path: Path) -> None:
+    long, short_row = '7,"First one. Second one."', "7#2,Short."
+    for rows, ids, says in (
+        ([long, short_row, "8,Good."], ["7#1", "7#2", "8"], "line 3: the passage id '7#2' occurs twice"),
+        ([short_row, long, "7#1,Good."], ["7#2", "7#1"], "line 3: the passage id '7#2' occurs twice"),
+    ):
+        table, report = "\n".join(["id,text", *rows]), Report()
+        found = read(tmp_path, "a.csv", table, chunk_chars=12, overlap=0, on_bad_row="skip", report=report)
+        assert [one.id for one in found] == ids
+        assert report.bad == 1
+        assert says in str(report)
+        with pytest.raises(InterlinguaError, match=says):
+            read(tmp_path, "a.csv", table, chunk_chars=12, overlap=0)
 
 
 def test_a_cell_may_be_long(tmp_path: Path) -> None:

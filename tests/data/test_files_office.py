@@ -15,7 +15,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, NotFound
 
 sys.path.append(str(Path(__file__).parent))
-from office_files import book, pdf, slides, word
+from office_files import book, pdf, slides, word, word_of
 
 
 def read(folder: Path, name: str, content: bytes, **options: object) -> list[Passage]:
@@ -41,6 +41,66 @@ def test_docx(tmp_path: Path) -> None:
     ]
 
 
+def run(text: str) -> str:
+    return f"<w:r><w:t xml:space='preserve'>{text}</w:t></w:r>"
+
+
+def par(*runs: str, style: str = "") -> str:
+    return f"<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr>{''.join(runs)}</w:p>"
+
+
+def row(*cells: str) -> str:
+    return f"<w:tr>{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr>"
+
+
+def table(*rows: str) -> str:
+    return f"<w:tbl><w:tblPr/><w:tblGrid/>{''.join(rows)}</w:tbl>"
+
+
+def within(tag: str, content: str) -> str:
+    return f"<w:{tag}>{content}</w:{tag}>"
+
+
+def control(content: str) -> str:
+    return f"<w:sdt><w:sdtPr/><w:sdtContent>{content}</w:sdtContent></w:sdt>"
+
+
+CONTENTS = "<w:docPartObj><w:docPartGallery w:val='Table of Contents'/></w:docPartObj>"
+BOX = f"<w:txbxContent>{par(run('In a box.'))}{par(run('There too.'))}</w:txbxContent>"
+
+
+A, B, C, D = (run(letter) for letter in "abcd")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (par(A, within("ins", B), within("del", f"<w:r><w:delText>c</w:delText></w:r>{D}")), "ab"),
+        (par(within("moveFrom", A), within("moveTo", B)), "b"),
+        (par(A, control(B + within("ins", C)), D), "abcd"),
+        (par(within("smartTag", A + within("smartTag", B)), C), "abc"),
+        (par(within("ins", "<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r>")), "a\tb\nc"),
+        (par(A, within("hyperlink", B + within("ins", C)), D), "abcd"),
+        (par(within("fldSimple", A)), "a"),
+        (par(within("r", within("ruby", within("rt", A) + within("rubyBase", B)))), "b"),
+        (par(A) + control(par(B) + control(table(row(par(C), par(D)))) + par(A)), "a\n\nb\n\nc | d\n\na"),
+        (table(control(row(par(A))) + within("tr", control(within("tc", par(control(B)))))), "a\nb"),
+        (table(row(par(A) + table(row(par(B), par(C)), row(par(D))) + par(), par(A))), "a b | c d | a"),
+        (table(row(control(par(A)), par(within("ins", B))), row(par(within("del", C)), par())), "a | b"),
+        (par(A, within("pict", BOX), within("Fallback", BOX)) + par(B), "a\n\nIn a box.\n\nThere too.\n\nb"),
+        (par(A) + within("sdt", within("sdtPr", CONTENTS) + within("sdtContent", par(B))), "a"),
+    ],
+)
+def test_text_of_docx_within_other_elements(tmp_path: Path, body: str, text: str) -> None:
+    assert "\n\n".join(one.text for one in read(tmp_path, "a.docx", word_of(body), lang="en")) == text
+
+
+def test_headings_and_lists_of_docx_in_a_content_control(tmp_path: Path) -> None:
+    body = control(par(f"<w:ins>{run('Title')}</w:ins>", style="Heading1") + par(run("a"), style="ListBullet"))
+    found = read(tmp_path, "a.docx", word_of(body + par(run("b"), style="ListBullet")), lang="en")
+    assert [(one.title, one.text) for one in found] == [("Title", "a\nb")]
+
+
 def test_pptx(tmp_path: Path) -> None:
     found = read(tmp_path, "a.pptx", slides(), lang="en")
     assert [(one.title, one.text) for one in found] == [
@@ -61,6 +121,24 @@ def test_epub_whose_chapter_is_named_with_an_anchor(tmp_path: Path) -> None:
     package = """<package><manifest><item id="a" href="text/a.xhtml#top" media-type="application/xhtml+xml"/></manifest>
 <spine><itemref idref="a"/></spine></package>"""
     assert [one.text for one in read(tmp_path, "a.epub", book(**{"OEBPS__p.opf": package}))] == ["Majakka."]
+
+
+def chapter(encoding: str, declared: str) -> bytes:
+    return f'<?xml version="1.0"{declared}?><html><body><p>Järvi öljy.</p></body></html>'.encode(encoding)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        chapter("utf-16", ' encoding="UTF-16"'),
+        b"\xfe\xff" + chapter("utf-16-be", ""),
+        chapter("latin-1", ' encoding="ISO-8859-1"'),
+        chapter("utf-8", ' encoding="ISO-8859-1"'),
+        chapter("utf-8-sig", ""),
+    ],
+)
+def test_encodings_of_chapters(tmp_path: Path, page: bytes) -> None:
+    assert read(tmp_path, "a.epub", book(**{"OEBPS__text__a.xhtml": page}))[0].text == "Järvi öljy.\n\nValo."
 
 
 def bomb() -> bytes:
@@ -86,6 +164,7 @@ BAD: list[tuple[str, Callable[[], bytes], str]] = [
     ("a.epub", lambda: book(**{"META-INF__encryption.xml": LOCKED}), r"is encrypted \(DRM\)"),
     ("a.epub", lambda: book(**{"OEBPS__p.opf": ENTITY}), "declares entities"),
     ("a.epub", lambda: book(**{"OEBPS__text__a.xhtml": ""}), r"names a part that it lacks \(OEBPS/text/a\.xhtml\)"),
+    ("a.epub", lambda: book(**{"OEBPS__text__a.xhtml": chapter("utf-16-le", "")}), "has a part with a NUL, .*a.xhtml"),
     ("a.epub", lambda: book(**{"OEBPS__p.opf": "<package>"}), "cannot be read as EPUB"),
 ]
 

@@ -106,7 +106,7 @@ def test_a_table_is_not_plain_text(tmp_path: Path) -> None:
         with pytest.raises(InterlinguaError, match=r"line 2: a tab.*side='source'"):
             list(read_sentences(tmp_path / "en.txt", **options))
     (tmp_path / "en.txt").write_text("One\ttable\nA line.\nA\ttable\n")
-    with pytest.raises(InterlinguaError, match="none of the formats"):
+    with pytest.raises(InterlinguaError, match=r"looks like parallel text \(tsv\)"):
         read_sentences(tmp_path / "en.txt")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from interlingua.data.datasets import DataSpec, read
 from interlingua.data.readers import parallel, read_parallel, read_sentences, source_fingerprint
-from interlingua.data.records import ParallelPair
+from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import InterlinguaError
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -258,6 +259,28 @@ def test_one_side_as_raw_text() -> None:
         read_sentences(PARALLEL / "corpus", side="sorce")
 
 
+def test_a_po_file_is_no_plain_text(tmp_path: Path) -> None:
+    files = PARALLEL / "fi.po", tmp_path / "unnamed", tmp_path / "bad.jsonl"
+    shutil.copy(files[0], files[1])  # known by its content
+    files[2].write_text("oops\n" + (PARALLEL / "plain.jsonl").read_text() * 2)
+    finnish = [Sentence("Avaa tiedosto", "fi"), Sentence("%d tiedostoa löytyi", "fi")]
+    assert [list(read_sentences(file, side="foreign")) for file in files[:2]] == [finnish] * 2
+    assert len(list(read_sentences(files[0], side="both"))) == 4
+    spec = DataSpec(kind="sentences", path=str(files[0]), options={"side": "foreign"})
+    assert list(read("raw", spec)) == finnish
+    assert {one.lang for one in read_sentences(files[2], side="foreign", on_bad_row="skip")} == {"sw"}
+    (tmp_path / "fi.txt").write_text("Järvi on syvä.\n")  # plain text may stand beside it
+    both = read_sentences([files[0], tmp_path / "fi.txt"], side="foreign")
+    assert [*both] == [*finnish, Sentence("Järvi on syvä.", "fi")]
+
+
+@pytest.mark.parametrize("name", ["fi.po", "memory.tmx", "one.xlf", "ar-en.tsv", "plain.jsonl", "WikiMatrix.en-fi.tsv"])
+def test_sentences_of_a_parallel_file_need_a_side(name: str) -> None:
+    with pytest.raises(InterlinguaError, match=rf"{name}: looks like parallel text \(\w+\)\. Say which side") as error:
+        read_sentences(PARALLEL / name, lang="fi")
+    assert "--side foreign" in str(error.value)
+
+
 def test_fingerprint_changes_with_the_file_and_the_options(tmp_path: Path) -> None:
     for code in ("ar", "en"):
         (tmp_path / f"x.{code}").write_text("a\n")
@@ -280,7 +303,6 @@ MARGINS = "".join(f"1.{n:03}\tdog number {n}\tkoira numero {n}\n" for n in range
     ("name", "content", "good"),
     [
         ("WikiMatrix.en-fi.tsv", MARGINS.replace("dog number 105\tkoira numero 105", "only two"), 29),
-        ("en-fi.tsv", "\n" + "a dog\tkoira\n" * 3, 3),
         ("en-fi.tsv", "a dog\tkoira\none column\na cat\tkissa\n\n", 2),
         ("en-fi.jsonl", '{"source": "a"}\n' + '{"source": "a dog", "target": "koira"}\n' * 3, 3),
         ("en-fi.jsonl", "oops\n" + '{"source": "a dog", "target": "koira"}\n' * 3, 3),
@@ -300,6 +322,27 @@ def test_a_bad_row_among_the_first_does_not_change_the_format(
         ("dog", "koira"),
     }
     assert "left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("en-fi.tsv", "a {} dog\tkoira"), ("WikiMatrix.en-fi.tsv", "1.2\ta {} dog\tkoira")]
+)
+def test_a_blank_line_is_no_row(tmp_path: Path, name: str, row: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row.format(number) for number in "123"]
+    (tmp_path / name).write_text("\n".join(["", rows[0], rows[1], "  ", rows[2], "", ""]))
+    assert [pair.source for pair in read_parallel(tmp_path / name)] == ["a 1 dog", "a 2 dog", "a 3 dog"]
+    assert capsys.readouterr().err == ""
+    with (tmp_path / name).open("a") as stream:
+        stream.write("one column\n")
+    with pytest.raises(InterlinguaError, match=r"line 7: 1 column\(s\)"):
+        list(read_parallel(tmp_path / name))
+
+
+def test_a_blank_line_of_two_files_has_its_partner(tmp_path: Path) -> None:
+    (tmp_path / "x.fi").write_text("koira\n\nkissa\n")
+    (tmp_path / "x.en").write_text("a dog\n\na cat\n")
+    with pytest.raises(InterlinguaError, match="line 2: an empty side"):
+        list(read_parallel(tmp_path / "x"))
 
 
 def test_ids_in_the_first_column_are_no_margins(tmp_path: Path) -> None:
@@ -357,3 +400,25 @@ def test_languages_and_origins_that_gave_nothing_are_told(tmp_path: Path, capsys
     said = capsys.readouterr().err
     assert "data.parallel: 1 taken, in fi 1, ka 0" in said
     assert "from news 1, nwes 0" in said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "counted"),
+    [
+        ({"origins": ["clean"]}, "data.parallel from clean: kept 2 of 3 pairs; dropped: duplicate 1"),
+        ({"langs": ["fi"]}, "data.parallel in fi: kept 3 of 5 pairs; dropped: duplicate 2"),
+        ({}, "data.parallel: kept 3 of 5 pairs; dropped: duplicate 2"),
+    ],
+)
+def test_a_pair_that_is_wanted_is_no_duplicate_of_one_that_is_not(
+    tmp_path: Path, wanted: dict[str, list[str]], counted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("syvä", "mined"), ("syvä", "clean"), ("kylmä", "clean"), ("kylmä", "clean"), ("pitkä", "mined")]
+    (tmp_path / "fi-en.tsv").write_text("".join(f"Järvi on {word}\tA lake, {word}\t{of}\n" for word, of in rows))
+    found = list(read("parallel", DataSpec(path=str(tmp_path / "fi-en.tsv"), **wanted)))
+    assert [pair.source.split()[-1] for pair in found] == ["syvä", "kylmä", *["pitkä"] * (len(found) - 2)]
+    said = capsys.readouterr().err
+    assert counted in said
+    if "origins" in wanted:
+        assert {pair.origin for pair in found} == {"clean"}
+        assert "data.parallel: 2 taken, from clean 2" in said

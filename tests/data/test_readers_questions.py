@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from interlingua.data.collections import load_collection
 from interlingua.data.readers import questions as json_array
 from interlingua.data.readers import read_questions
-from interlingua.data.records import Passage
+from interlingua.data.readers.questions import as_row
+from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput, InterlinguaError
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -179,3 +181,21 @@ def test_plain_questions_bring_hard_negatives(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text(json.dumps(row | {"negatives": "C."}))
     with pytest.raises(InterlinguaError, match="'negatives' must be a list"):
         list(read_questions(tmp_path / "q.jsonl"))
+
+
+def test_a_blank_line_of_triples_is_no_row(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("Where?\tHere.\tThere.\n\n \nWhen?\tNow.\n")
+    with pytest.raises(InterlinguaError, match=r"line 4: 2 column\(s\)"):
+        list(read_questions(tmp_path / "t.tsv", format="triples"))
+    assert len(list(read_questions(tmp_path / "t.tsv", format="triples", on_bad_row="skip"))) == 1
+
+
+def test_a_passage_may_be_a_title_alone(tmp_path: Path) -> None:
+    record = QuestionPassage("Who?", (Passage("p", "", "Ada", "en"),), (Passage("n", "", "Bob", "en"),), "en", "1")
+    (tmp_path / "q.jsonl").write_text(json.dumps(as_row(record)))
+    assert list(read_questions(tmp_path / "q.jsonl")) == [record]
+    (tmp_path / "q.jsonl").write_text(json.dumps(as_row(replace(record, positives=(Passage("p", "", " ", "en"),)))))
+    with pytest.raises(InterlinguaError, match="'text' is empty"):
+        list(read_questions(tmp_path / "q.jsonl"))
+    (tmp_path / "q.jsonl").write_text('{"question": "Who?", "title": "Ada", "passage": ""}\n')
+    assert [one.positives[0].title for one in read_questions(tmp_path / "q.jsonl")] == ["Ada"]

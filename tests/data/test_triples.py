@@ -103,6 +103,13 @@ def test_scores_of_a_teacher(marco):
     assert build(marco, "plain.jsonl")[0] == expected(ROWS[0])
 
 
+def test_a_blank_line_is_no_row(marco):
+    lines = (marco / "triples.tsv").read_text().splitlines()
+    (marco / "triples.tsv").write_text("\n".join(["", *lines[:2], "  ", *lines[2:], "", ""]))
+    store = build(marco)
+    assert [store[i] for i in range(len(store))] == [expected(row) for row in ROWS]
+
+
 def test_judgements_are_positives_without_negatives(marco, capsys):
     (marco / "qrels.train.tsv").write_text("100\t0\t3\t1\n104\t0\t1\t0\n104\t0\t0\t2\n")
     (marco / "beir.tsv").write_text("query-id\tcorpus-id\tscore\n100\t3\t1\n104\t1\t0\n104\t0\t2\n")

@@ -199,3 +199,12 @@ def test_questions_in_parts_are_as_questions_at_once(monkeypatch):
 def test_choices_that_make_no_sense(options):
     with pytest.raises(InterlinguaError, match="hard negatives"):
         Choice(**options)
+
+
+def test_passages_without_a_text_are_told_apart_by_their_titles():
+    passages = [Passage(f"p{i}", "", f"title {i}", "en") for i in range(4)]
+    record = QuestionPassage("q", (Passage("", "", "title 2", "en"),), (), "en")
+    pool = Pool([record], passages)
+    assert (pool.added, pool.id_of(record.positives[0])) == (0, "p2")
+    (mined,), _ = mine([record], pool=pool)
+    assert ids(mined) == ["p0", "p1", "p3"]

@@ -160,7 +160,8 @@ def passages_of(arguments: argparse.Namespace) -> Iterator[Passage]:
     """The passages of every source given, one after the other."""
     from interlingua.data.passages import read_passages
 
-    return (passage for source in arguments.passages or () for passage in read_passages(source, arguments.lang or ""))
+    lang, on_bad_row = arguments.lang or "", arguments.on_bad_row or "error"
+    return (passage for source in arguments.passages or () for passage in read_passages(source, lang, on_bad_row))
 
 
 NAMES = ("mine",)

@@ -276,7 +276,7 @@ READERS: dict[str, Callable[..., Iterable[Any]]] = {
 
 
 def read(name: str, spec: DataSpec) -> Iterator[Any]:
-    """The records of one entry: read, filtered, restricted to its languages. An empty result is an error."""
+    """The records of one entry: read, restricted to its languages and origins, filtered. No record is an error."""
     kind = spec.kind or name
     own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
     rest = {key: value for key, value in spec.options.items() if key not in own}
@@ -293,28 +293,27 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         records = with_context(records)
     if kind == "linked":
         records = link(records, langs=spec.langs, **own)
-    if kind == "parallel" and spec.filter:
-        records = filter_parallel(records, report=report)
     count = 0
     wanted = {"lang": spec.langs if kind != "linked" else None, "origin": spec.origins}
     chosen = {field: values for field, values in wanted.items() if values is not None}
+    restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
+    restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""
     found = {field: Counter[str]() for field in chosen}
+    records = (r for r in records if all(getattr(r, field, "") in values for field, values in chosen.items()))
+    if kind == "parallel" and spec.filter:  # now, as a pair that is wanted is no duplicate of one that is not
+        records = filter_parallel(records, report=report)
     for record in records:
-        facts = {field: getattr(record, field, "") for field in chosen}
-        if all(facts[field] in values for field, values in chosen.items()):
-            count += 1
-            for field, fact in facts.items():
-                found[field][fact] += 1
-            yield record
+        count += 1
+        for field in chosen:
+            found[field][getattr(record, field, "")] += 1
+        yield record
     if kind == "parallel" and spec.filter:
-        logger.info(f"data.{name}: {report}")
+        logger.info(f"data.{name}{restriction}: {report}")
     for field, values in chosen.items() if count else ():
         parts = ", ".join(f"{value} {found[field][value]:,}" for value in values)
         level = logging.INFO if all(found[field][value] for value in values) else logging.WARNING
         logger.log(level, f"data.{name}: {count:,} taken, {'in' if field == 'lang' else 'from'} {parts}")
     if count == 0:
-        restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
-        restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""
         raise BadInput(f"data.{name}: {', '.join(spec.paths())} gave no records{restriction}.")
 
 

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from interlingua.data.files.tables import USUAL
 from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, objects, string
 from interlingua.data.readers.source import filled_lines, head, plain_name
@@ -109,9 +110,15 @@ def needed(folder: Path, *names: str) -> Path:
 
 
 def parsed(
-    path: Path, rows: Iterator[tuple[int, str]], parse: Callable[[str], Item], what: str, seen: set[str] | None = None
+    path: Path,
+    rows: Iterator[tuple[int, str]],
+    parse: Callable[[str], Item],
+    what: str,
+    seen: set[str] | None = None,
+    bad: BadRows | None = None,
 ) -> Iterator[Item]:
-    """The items on the rows. Raises BadInput for a bad row, an id that occurs twice, an empty file."""
+    """The items on the rows. Raises BadInput for an empty file; a bad row, such as an id that occurs twice, goes to
+    `bad`, and is an error without it."""
     head(path)
     seen = set() if seen is None else seen
 
@@ -122,7 +129,7 @@ def parsed(
         seen.add(item.id)
         return item
 
-    yield from BadRows(advice=WHOLE).parsed(path, rows, unique)
+    yield from (bad or BadRows(advice=WHOLE)).parsed(path, rows, unique)
 
 
 def language_in(row: dict[str, Any], default: str) -> str:
@@ -130,14 +137,12 @@ def language_in(row: dict[str, Any], default: str) -> str:
     return lang_of(row, default) if row.get("lang") or default else ""
 
 
-def jsonl_passages(
-    path: Path, lang: str, *, id_keys: tuple[str, ...] = ("id", "_id", "docid"), seen: set[str] | None = None
-) -> Iterator[Passage]:
+def jsonl_passages(path: Path, lang: str, *, seen: set[str] | None = None) -> Iterator[Passage]:
     """Passages `{id, title, text[, lang]}`, or `{id, contents}` in Anserini's way: title, blank line, text."""
 
     def parse(line: str) -> Passage:
         row = json_object(line)
-        passage_id = string(row, next((key for key in id_keys if key in row), id_keys[0]))
+        passage_id = string(row, next((key for key in USUAL["id"] if key in row), "id"))
         if "text" not in row and "contents" in row:
             title, text = split_contents(string(row, "contents", ""))
         elif "text" in row:
@@ -155,8 +160,11 @@ def split_contents(contents: str) -> tuple[str, str]:
     return (title.strip(), text) if gap else ("", contents)
 
 
+HEADER = re.compile(r"(_?id|qid|query[-_ ]?id)\t(text|query|question)(\t(lang|language))?", re.IGNORECASE)
+
+
 def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
-    """Questions `id <tab> text[ <tab> language]`."""
+    """Questions `id <tab> text[ <tab> language]`. The first line may name the columns."""
 
     def parse(line: str) -> Query:
         cells = line.split("\t")
@@ -165,7 +173,8 @@ def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
         row = dict(zip(("id", "text", "lang"), cells, strict=False))
         return Query(string(row, "id"), string(row, "text"), language_in(row, lang))
 
-    return parsed(path, filled_lines(path), parse, "query")
+    rows = ((number, line) for number, line in filled_lines(path) if number > 1 or not HEADER.fullmatch(line.strip()))
+    return parsed(path, rows, parse, "query")
 
 
 def read_qrels(path: Path) -> Qrels:

@@ -9,36 +9,50 @@ from typing import Any
 from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import Scope, SourceNames, read_files
-from interlingua.data.layouts import beir_complete, folder_complete, mrtydi_complete, parsed
+from interlingua.data.files.tables import usual_columns
+from interlingua.data.layouts import (
+    beir_complete,
+    folder_complete,
+    language_in,
+    mrtydi_complete,
+    parsed,
+    split_contents,
+)
 from interlingua.data.readers.questions import is_squad, read_tsv_passages
-from interlingua.data.readers.rows import BadRow, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, string
 from interlingua.data.readers.source import expand, filled_lines, head, kind_of, plain_name
 from interlingua.data.records import Passage
 from interlingua.files import is_input
-from interlingua.text.languages import normalise_code
+from interlingua.text.languages import find_code, normalise_code
+
+ADVICE = "Mend the row or take it out. `mine` leaves such rows out with --on-bad-row skip, counted and listed."
 
 
-def read_passages(source: str | Path, lang: str = "") -> Iterator[Passage]:
+def read_passages(source: str | Path, lang: str = "", on_bad_row: str = "error") -> Iterator[Passage]:
     """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a folder or glob of
-    jsonl), of whatever `load_collection` reads, or else of what `read_files` does. `lang` is the language of rows that
-    do not name theirs; it is not detected in jsonl and TSV.
+    jsonl), of whatever `load_collection` reads, or else of what `read_files` does. In jsonl a field may have any of the
+    names that `read_files` knows. `lang` is the language of rows that do not name theirs; it is not detected in jsonl
+    and TSV.
 
-    A row without an id is called after its file and line. Raises BadInput for a bad row, naming file and line.
+    A row without an id is called after its file and line. A passage needs a text or a title. Raises BadInput for a bad
+    row, naming file and line; with `on_bad_row="skip"` bad rows are counted and listed, but not those of a collection,
+    which is read whole or not at all.
     """
-    path, lang = Path(source), normalise_code(lang) if lang else ""
+    path, lang, bad = Path(source), normalise_code(lang) if lang else "", BadRows(on_bad_row, ADVICE)
     if is_collection(source):
         yield from load_collection(source, lang=lang or None).passages
     elif path.is_dir() and not any(path.glob("*.jsonl*")):
-        yield from read_files(path, lang=lang)
+        yield from read_files(path, lang=lang, on_bad_row=on_bad_row)
     else:
         for file in expand(source):
             suffix = kind_of(file)
             if suffix == ".tsv":
-                yield from read_tsv_passages(file, lang)
+                yield from read_tsv_passages(file, bad, lang)
             elif suffix in (".jsonl", ".json", ".ndjson"):
-                yield from _jsonl(file, lang)
+                yield from _jsonl(file, lang, bad)
             else:
-                yield from read_files(file, lang=lang)
+                yield from read_files(file, lang=lang, on_bad_row=on_bad_row)
+        bad.report()
 
 
 def read_sources(
@@ -78,16 +92,24 @@ def is_collection(source: str | Path) -> bool:
     return plain_name(path).lower().endswith(".json") and is_input(path) and is_squad(path, head(path))
 
 
-def _jsonl(file: Path, default: str) -> Iterator[Passage]:
+def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:
     place = 0
 
     def parse(line: str) -> Passage:
         row = json_object(line)
-        if not string(row, "text", "").strip():
-            raise BadRow("no 'text'")
-        name = string(row, "id", "") or f"{file.name}:{place}"
-        lang = lang_of(row, default) if row.get("lang") or default else ""
-        return Passage(name, string(row, "text"), string(row, "title", ""), lang)
+        names = usual_columns(row)
+        if "text" not in names:
+            raise BadRow(f"no 'text' (there is: {', '.join(row) or 'nothing'})")
+        cells = {role: row[name] for role, name in names.items()}
+        if names.get("lang", "lang") != "lang" and find_code(str(cells["lang"])) is None:
+            del cells["lang"]  # a column that `index` takes as metadata, too
+        title, text = string(cells, "title", ""), string(cells, "text", "")
+        if names["text"] == "contents":
+            first, text = split_contents(text)
+            title = first or title
+        if not text.strip() and not title.strip():
+            raise BadRow("neither a text nor a title")
+        return Passage(string(cells, "id", "") or f"{file.name}:{place}", text, title, language_in(cells, default))
 
     def lines() -> Iterator[tuple[int, str]]:
         nonlocal place
@@ -95,4 +117,4 @@ def _jsonl(file: Path, default: str) -> Iterator[Passage]:
             place = number  # `parse` names a row without an id after it
             yield number, line
 
-    return parsed(file, lines(), parse, "passage")
+    return parsed(file, lines(), parse, "passage", bad=bad)

@@ -308,8 +308,8 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
         _advise_on(weighted, recipe)
     if recipe.optimizer.warmup >= recipe.training.steps > 1:
         logger.warning(
-            f"note: optimizer.warmup is {recipe.optimizer.warmup:,} of {recipe.training.steps:,} steps, so the learning "
-            "rate only rises. Set it to a tenth of the steps, for example."
+            f"note: optimizer.warmup is {recipe.optimizer.warmup:,} of {recipe.training.steps:,} steps, so the "
+            "learning rate only rises. Set it to a tenth of the steps, for example."
         )
 
 

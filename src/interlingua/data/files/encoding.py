@@ -68,7 +68,7 @@ def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = 
     `markup` may name its encoding; `lang` is the language of the text where it is known. Raises BadFile, with line and
     byte, where no encoding fits, for a NUL, a broken gzip file, and in a file of `rows` a line of more than 64 MiB.
     """
-    bom_encoding = next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
+    bom_encoding = _of_bom(start)
 
     def opened() -> IO[bytes]:
         return open_input(path) if len(start) == SAMPLE else io.BytesIO(start)
@@ -82,6 +82,13 @@ def encoding_of(path: Path, start: bytes, *, rows: bool = False, markup: bool = 
         if guess is None:
             raise
         return _checked(opened, guess, rows)
+
+
+def page_text(page: bytes) -> str:
+    """The text of a whole web page, in the encoding of its BOM, else UTF-8, else the one that it declares. Bytes that
+    do not fit become U+FFFD."""
+    encoding = _of_bom(page) or (not _decodes(page, UTF8) and declared_encoding(page)) or UTF8
+    return page.decode(encoding, "replace")
 
 
 def declared_encoding(start: bytes) -> str | None:
@@ -98,6 +105,10 @@ def text_lines(source: Source) -> Iterator[tuple[int, str]]:
     with io.TextIOWrapper(source.open(), encoding=source.encoding, newline="\n") as stream:
         for number, line in enumerate(stream, 1):
             yield number, line.rstrip("\r\n")
+
+
+def _of_bom(start: bytes) -> str | None:
+    return next((name for mark, name in MARKS.items() if start.startswith(mark)), None)
 
 
 def _checked(opened: Callable[[], IO[bytes]], encoding: str, rows: bool) -> str | None:

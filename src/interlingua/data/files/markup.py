@@ -45,15 +45,27 @@ def lines(source: Source) -> Iterator[tuple[str, bool]]:
             first = line.endswith("\n")
 
 
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
+ITEM = re.compile(r"[ \t]*(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)")
+HOLDER = re.compile(r"(?:!!!|\?\?\?\+?|===)[ \t]|\[\^[^\[\]]+\]:|:[ \t]")
+"""What holds the paragraphs below it that are indented by four: a note or tab of MkDocs, a footnote, a definition."""
 HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\n]|$)")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 KEY = re.compile(r"(\w[\w-]*)[ \t]*:[ \t]*(.*)")
-DEFINITION = re.compile(r" {0,3}\[[^\[\]]+\]:[ \t]*\S+")
-LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()\s]|\([^()\s]*\))*(?:[ \t]+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\])")
-TAG = re.compile(r"</?([A-Za-z][\w-]*)(?:\s[^<>]*)?/?>")
-COMMENT = re.compile(r"<!--.*?(?:-->|$)")
+DEFINITION = re.compile(
+    r" {0,3}\[(?!\^)[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S+)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$"
+)
+LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()\s\0]|\([^()\s\0]*\))*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\])")
+TAG = re.compile(
+    r"</?([A-Za-z][\w-]*)"
+    r"(?:[ \t][^<>\n\0]*|(?:\s+[\w:@.-]+(?:=(?:\"[^\"\0]*\"|'[^'\0]*'|[^\s\"'=<>\0]+))?)*\s*)/?>"
+)
+"""With anything on one line, and with attributes alone on several."""
+TICKS = re.compile(r"`+")
+SPECIAL = re.compile(r"\\.|`+|<!--")
+"""What comes first decides: a comment in code is code, and code in a comment is gone."""
+SPAN = re.compile(r"\0(\d+)\0")
 FRONT_MATTER = 100
 """Lines that front matter may have: where no end is found among them, it is text."""
 
@@ -63,13 +75,14 @@ Line = tuple[str, bool]
 def read_markdown(source: Source) -> Iterator[Block]:
     """The paragraphs of a file under their headings; a list, a table or a code block is a paragraph as well.
 
-    Marks of headings, links, bold text, code and HTML are taken off, as are comments and the targets of links. Front
-    matter gives title, language and metadata.
+    Marks of headings, links, bold text, code and HTML are taken off, as are comments and the targets of links; code
+    itself stays as it is. A comment that has no end is text. Front matter gives title, language and metadata.
     """
-    reader = _Reader()
+    reader = _Reader(source)
     for line, first in _after_front_matter(lines(source), reader.blocks, source):
         reader.line(line, first)
         yield from reader.blocks.take()
+    reader.end()
     reader.blocks.finish()
     yield from reader.blocks.take()
 
@@ -120,51 +133,129 @@ def _has_parts(values: list[object]) -> bool:
 
 
 class _Reader:
-    """The state between two lines: what they are inside of."""
+    """The state between two lines: what they are inside of. `paragraph` is its text so far, or that of an item of a
+    list, with the marks; `items` are the columns at which the text of each open item of a list begins; `last_end` is
+    the number of the last line with the end of a comment, where it was looked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
         self.blocks = Blocks()
-        self.fence = ""
+        self.source = source
+        self.paragraph = self.fence = ""
+        self.indent = 0  # of the fence
+        self.items: list[int] = []
         self.comment = False
+        self.number = 0
+        self.last_end: int | None = None
 
     def line(self, line: str, first: bool) -> None:
         """Take in a line, or (`first` is False) a later part of a very long one."""
-        text = line.strip()
+        self.number += 1
         if self.fence:
             self._code(line, first)
         elif self.comment:
-            _, end, line = line.partition("-->")
-            self.comment = not end or line.rfind("<!--") > line.rfind("-->")
-            self.blocks.add(_plain(line))
-        elif not first:
-            self.blocks.add(_plain(line))
-        elif self._underlines(line):
+            _, end, rest = line.partition("-->")
+            self.comment = not end
+            if rest.strip():
+                self._begin(rest)
+        elif first:
+            self._begin(line)
+        elif self.paragraph:
+            self._text(line)
+        else:
+            self.blocks.add(line)
+
+    def end(self) -> None:
+        """The paragraph ends here."""
+        self._flush()
+        self.blocks.end()
+
+    def _begin(self, line: str) -> None:
+        text, indent = line.strip(), _width(line[: len(line) - len(line.lstrip(" \t"))])
+        inside = [column for column in self.items if column <= indent]
+        deep = indent - max(inside, default=0) > 3
+        if not text:
+            self.end()
+        elif deep and not (self.items and FENCE.match(line)):
+            if self.paragraph:
+                self._text(line)
+            else:
+                self.blocks.add(line)  # indented code
+        elif inside == self.items and self._underlines(line):
+            self._flush()
             self.blocks.end_heading(1 if "=" in line else 2)
-        elif not text or RULE.match(text):
-            self.blocks.end()
-        elif fence := FENCE.match(line):
-            self.blocks.end()
-            self.fence = fence[1]
+        elif RULE.match(text):
+            self.end()
+            self.items = inside
         elif heading := HEADING.match(line):
-            self.blocks.end()
+            self.end()
+            self.items = inside
             self.blocks.add(_plain(_without_closing(line[heading.end() :].strip())))
             self.blocks.end_heading(len(heading[1]))
         elif not DEFINITION.match(line):
-            self.comment = line.rfind("<!--") > line.rfind("-->")
-            self.blocks.add(_plain(line))
+            self._begin_text(line, text, indent, inside)
+
+    def _begin_text(self, line: str, text: str, indent: int, inside: list[int]) -> None:
+        """A line that is a paragraph, or begins one, or an item of a list, a fence or a comment."""
+        item, rest = ITEM.match(line), line
+        holder = HOLDER.match(text)
+        if item or holder or not self.paragraph:
+            self.items = inside
+        if item:
+            rest, indent = line[item.end() :], _width(item[0])
+            self.items.append(indent)
+        elif holder:
+            self.items.append(indent + 4)
+        if fence := FENCE.match(rest):
+            self.end()
+            self.fence, self.indent = fence[1], indent
+        elif rest.lstrip().startswith("<!--") and "-->" not in rest and self._has_end():
+            self.comment = True
+        else:
+            if not self.paragraph:
+                self.blocks.end()  # indented code
+            elif item or holder or text[0] == "|":
+                self._flush()  # no code begins in one item or row and ends in another
+            self._text(line)
+
+    def _text(self, line: str) -> None:
+        if len(self.paragraph) > PART:
+            self._flush()
+        self.paragraph += line
+
+    def _flush(self) -> None:
+        self.blocks.add(_plain(self.paragraph))
+        self.paragraph = ""
+
+    def _has_end(self) -> bool:
+        """Whether a comment that begins on this line ends on a later one. The first such comment has the file looked
+        through, so that none need be held."""
+        if self.last_end is None:
+            rows = enumerate(_after_front_matter(lines(self.source), Blocks(), self.source), 1)
+            self.last_end = max((number for number, (line, _) in rows if "-->" in line), default=0)
+        return self.last_end > self.number
 
     def _underlines(self, line: str) -> bool:
         """Whether the line makes a heading of the one line before it."""
-        paragraph = self.blocks.pending().strip() if UNDERLINE.match(line) else ""
-        return bool(paragraph) and "\n" not in paragraph
+        if not self.paragraph or not UNDERLINE.match(line):
+            return False
+        text = (self.blocks.pending() + _plain(self.paragraph)).strip()
+        return bool(text) and "\n" not in text
 
     def _code(self, line: str, first: bool) -> None:
         close = FENCE.match(line) if first else None
-        if close and close[1].startswith(self.fence) and not line[close.end() :].strip():
+        if close and close[1].startswith(self.fence) and not line[close.end() :].strip() and self._is_level(close):
             self.fence = ""
             self.blocks.end()
         else:
             self.blocks.add(line)
+
+    def _is_level(self, close: re.Match[str]) -> bool:
+        return _width(close[0]) - len(close[1]) < self.indent + 4
+
+
+def _width(text: str) -> int:
+    """The columns that a text takes."""
+    return len(text.expandtabs(4))
 
 
 def _without_closing(heading: str) -> str:
@@ -173,13 +264,39 @@ def _without_closing(heading: str) -> str:
     return bare.rstrip() if bare[-1:] in ("", " ", "\t") else heading
 
 
-def _plain(line: str) -> str:
-    """The text of a line without the marks."""
-    line = COMMENT.sub("", line)
+def _plain(text: str) -> str:
+    """A paragraph without the marks, and without comments. Code stays as it is."""
+    text, spans = _without_code(text)
     for _ in range(2):  # a linked image is a link in a link
-        line = LINK.sub(r"\1", line)
-    line = TAG.sub(lambda tag: " " if tag[1].lower() in APART else "", line)
-    return html.unescape(line).replace("**", "").replace("`", "")
+        text = LINK.sub(r"\1", text)
+    text = TAG.sub(lambda tag: " " if tag[1].lower() in APART else "", text)
+    text = html.unescape(text).replace("**", "").replace("`", "")
+    return SPAN.sub(lambda span: spans[int(span[1])], text)
+
+
+def _without_code(text: str) -> tuple[str, list[str]]:
+    """A paragraph without comments, with a number between two NULs in place of each code span; and the spans."""
+    spans: list[str] = []
+    parts: list[str] = []
+    ticks: dict[str, list[int]] = {}
+    for run in reversed([*TICKS.finditer(text)]):
+        ticks.setdefault(run[0], []).append(run.start())  # the next one last
+    last_end = text.rfind("-->")
+    start = place = 0
+    while mark := SPECIAL.search(text, place):
+        place = mark.end()
+        if mark[0] == "<!--" and mark.start() + 2 <= last_end:  # <!--> is a comment
+            place = text.index("-->", mark.start() + 2) + 3
+            parts += text[start : mark.start()], "\n" * ("\n" in text[mark.start() : place])
+            start = place
+        elif ends := ticks.get(mark[0]):
+            while ends and ends[-1] < place:
+                ends.pop()
+            if ends:
+                parts += text[start : mark.start()], f"\0{len(spans)}\0"
+                spans.append(text[place : ends[-1]])
+                start = place = ends[-1] + len(mark[0])
+    return "".join([*parts, text[start:]]), spans
 
 
 UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from interlingua.data.files.chunks import Block, Blocks
+from interlingua.data.files.encoding import page_text
 from interlingua.data.files.markup import html_blocks
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.files import open_input
@@ -28,6 +29,13 @@ UNPACKED = 1 << 30
 """Bytes that an archive may have when it is unpacked."""
 PART = 1 << 25
 """Bytes that a web page in a book, or its table of contents, may have."""
+WRAPPERS = "ins moveTo sdt sdtContent smartTag customXml fldSimple bdo dir r[w:ruby] ruby rubyBase".split()
+"""Elements of Word around text, or around paragraphs, rows and cells."""
+GONE = (
+    ".//w:del | .//w:moveFrom | .//w:rt | .//*[local-name()='Fallback']"
+    " | .//w:sdt[w:sdtPr/w:docPartObj/w:docPartGallery[@w:val='Table of Contents']]"
+)
+"""What Word has removed, or says again: the reading of a word, a text box for older programs, the headings."""
 OLE = b"\xd0\xcf\x11\xe0"
 """The beginning of what Office encrypts, and of its formats before 2007."""
 
@@ -106,12 +114,13 @@ def read_docx(stream: BinaryIO) -> Blocks:
         raise MissingExtra("python-docx", "files") from None
     _check_archive(stream, "DOCX", "word/document.xml")
     document = docx.Document(stream)
+    _unwrap(document.element.body)
     blocks = _begun(document.core_properties)
     groups = groupby(document.iter_inner_content(), lambda item: not isinstance(item, Table) and _is_item(item))
     for is_list, group in groups:
         for item in group:
             if isinstance(item, Table):
-                _add_rows(blocks, ([_distinct(row.cells) for row in item.rows]))
+                _add_rows(blocks, map(_cells, item.rows))
                 continue
             style = item.style.name if item.style is not None else ""
             heading = re.fullmatch(r"heading ([1-9])", style or "", re.IGNORECASE)
@@ -126,13 +135,35 @@ def read_docx(stream: BinaryIO) -> Blocks:
     return blocks
 
 
+def _unwrap(body: Any) -> None:
+    """Put what python-docx does not look into where it looks: the content of `WRAPPERS` in their places, so that
+    changes that were tracked are accepted, and text boxes after their paragraphs."""
+    for gone in body.xpath(GONE):
+        gone.getparent().remove(gone)
+    for wrapper in body.xpath(" | ".join(f".//w:{name}" for name in WRAPPERS)):
+        for child in list(wrapper):
+            wrapper.addprevious(child)
+        wrapper.getparent().remove(wrapper)
+    for paragraph in reversed(body.xpath(".//w:p[.//w:txbxContent]")):
+        for child in reversed(paragraph.xpath(".//w:txbxContent/*")):
+            paragraph.addnext(child)
+
+
 def _is_item(paragraph: Any) -> bool:
     return bool(paragraph.style is not None and str(paragraph.style.name).startswith("List"))
 
 
-def _distinct(cells: Iterable[Any]) -> list[str]:
-    """The text of cells; of some that were merged once."""
-    return [cell.text for cell in {id(cell._tc): cell for cell in cells}.values()]
+def _cells(row: Any) -> list[str]:
+    """The text of the cells of a row; of some that were merged once."""
+    return ["\n".join(_cell_lines(cell)) for cell in dict.fromkeys(row.cells)]
+
+
+def _cell_lines(cell: Any) -> Iterator[str]:
+    for item in cell.iter_inner_content():
+        if hasattr(item, "rows"):
+            yield from (" | ".join(_cells(row)) for row in item.rows)
+        else:
+            yield item.text
 
 
 @whole("PPTX")
@@ -195,7 +226,10 @@ def read_epub(stream: BinaryIO) -> Blocks:
         blocks = Blocks()
         blocks.title, blocks.lang = metadata.get("title", ""), find_code(metadata.get("language", "")) or ""
         for file in files:
-            for block in html_blocks([_part(archive, file).decode("utf-8-sig", "replace")]):
+            text = page_text(_part(archive, file))
+            if "\0" in text:
+                raise BadFile(f"has a part with a NUL, which no text has ({file})")
+            for block in html_blocks([text]):
                 blocks.put(block)
     return blocks
 
@@ -251,8 +285,8 @@ def _begun(properties: Any) -> Blocks:
 
 
 def _add_rows(blocks: Blocks, rows: Iterable[list[str]]) -> None:
-    """A table as a paragraph: a line each row, with bars between the cells."""
-    for row in rows:
+    """A table as a paragraph: a line each row that is not empty, with bars between the cells."""
+    for row in filter(any, rows):
         blocks.add(" | ".join(_one_line(cell) for cell in row) + "\n")
     blocks.end()
 

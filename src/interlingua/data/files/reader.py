@@ -212,12 +212,22 @@ class FileReader:
                 self.memory.share(metadata["source"])
                 self.memory.share(file.name)
             if not self.seen.add((metadata["source"], name)):
-                self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")
+                self._reject_repeat(file, place, name)
                 continue
             known_lang = row.lang or self.lang
             lang = known_lang or detect_in_bulk(row.text)
             if TABLES[suffix] is read_jsonl or len(row.text) <= chunk_limit(self.size, lang, self.way):
                 yield Passage(name, row.text, row.title, lang, metadata)
-            else:
-                paragraphs = (Block(text, row.title) for text in PARAGRAPH.split(row.text))
-                yield from self._chunks(paragraphs, name, metadata, known_lang)
+                continue
+            paragraphs = (Block(text, row.title) for text in PARAGRAPH.split(row.text))
+            chunks = list(self._chunks(paragraphs, name, metadata, known_lang))
+            keys = [(metadata["source"], one.id) for one in chunks]
+            if repeat := next((key for key in keys if key in self.seen), None):
+                self._reject_repeat(file, place, repeat[1])
+                continue
+            for key in keys:
+                self.seen.add(key)
+            yield from chunks
+
+    def _reject_repeat(self, file: File, place: int, name: str) -> None:
+        self.report.bad_rows.reject(file.path, place, f"the passage id '{name}' occurs twice")

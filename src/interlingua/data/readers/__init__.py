@@ -98,6 +98,18 @@ PARALLEL: tuple[Format[ParallelPair], ...] = (
     Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix, WikiMatrixOptions),
     Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv, PairOptions),
 )
+
+
+def _parallel_format(path: Path, start: str) -> str:
+    """The name of the format of parallel text that the content has, or ""."""
+    return next((one.name for one in PARALLEL if one.matches and one.matches(path, start)), "")
+
+
+def _is_plain_text(path: Path, start: str) -> bool:
+    # the lines of a PO file, too, have one column
+    return is_sentence_lines(path, start) and not _parallel_format(path, start)
+
+
 DOCUMENTS: tuple[Format[Document], ...] = (
     Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents, RowOptions),
     Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_documents, is_ccnet, CcnetOptions),
@@ -112,7 +124,7 @@ SENTENCES: tuple[Format[Sentence], ...] = (
     ),
     Format("jsonl", "jsonl with text or sentences", read_sentence_rows, is_documents, RowOptions),
     Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_sentences, is_ccnet, CcnetOptions),
-    Format("text", "plain text, one sentence a line", read_sentence_lines, is_sentence_lines, RowOptions),
+    Format("text", "plain text, one sentence a line", read_sentence_lines, _is_plain_text, RowOptions),
 )
 SIDES = ("source", "target", "foreign", "both")
 
@@ -174,7 +186,7 @@ def read_sentences(
             raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
         reader_options = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
         files = group(path) if format is None else []
-        plain_files = [file for file in files if isinstance(file, Path) and is_sentence_lines(file, head(file))]
+        plain_files = [file for file in files if isinstance(file, Path) and _is_plain_text(file, head(file))]
         if plain_files:
             sentences = read_all(plain_files, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})
             rest = [file for file in files if file not in plain_files]
@@ -184,7 +196,21 @@ def read_sentences(
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
         return encyclopedia.sentences(encyclopedia.split_of(path, None), _langs(lang))
-    return read_all(expand(path), SENTENCES, format, on_bad_row, {"lang": lang, **options})
+    paths = expand(path)
+    for one in paths if format is None else ():
+        _check_side(one, head(one))
+    return read_all(paths, SENTENCES, format, on_bad_row, {"lang": lang, **options})
+
+
+def _check_side(file: Path, start: str) -> None:
+    """Raise BadInput for parallel text, of which nothing says what side is wanted."""
+    if any(one.matches and one.matches(file, start) for one in SENTENCES):
+        return
+    if name := _parallel_format(file, start):
+        raise BadInput(
+            f"{file}: looks like parallel text ({name}). Say which side to read, source, target, foreign or both: "
+            "--side foreign, or in a recipe `options: {side: foreign}`."
+        )
 
 
 def _langs(lang: str | None) -> list[str] | None:

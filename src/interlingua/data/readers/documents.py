@@ -294,7 +294,7 @@ def _store(folder: Path, documents: str | list[str], bad: BadRows, ids: set[str]
     def texts() -> Iterator[Passage]:
         found = False
         for file in files:
-            for number, line in read_lines(file):
+            for number, line in filled_lines(file):
                 name, tab, text = line.partition("\t")
                 if not tab:
                     bad.reject(file, number, "1 column, 2 are needed: document id, text")

@@ -125,7 +125,7 @@ def read_tsv(
             raise BadRow("an empty side")
         return ParallelPair(cells[0], cells[1], source, target, origin=cells[2] if len(cells) == 3 else "")
 
-    return bad.parsed(path, read_lines(path), parse)
+    return bad.parsed(path, filled_lines(path), parse)
 
 
 def is_wikimatrix(path: Path, start: str) -> bool:
@@ -196,7 +196,7 @@ def _above(path: Path, bad: BadRows, source: str, target: str, threshold: float)
             raise BadRow("an empty side")
         return row[0], ParallelPair(cells[1], cells[2], source, target, score=margin)
 
-    for number, pair in bad.parsed(path, ((number, (number, line)) for number, line in read_lines(path)), parse):
+    for number, pair in bad.parsed(path, ((number, (number, line)) for number, line in filled_lines(path)), parse):
         if pair.score is not None and pair.score >= threshold:
             yield number, pair
         else:

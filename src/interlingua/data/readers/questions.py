@@ -26,7 +26,7 @@ from interlingua.data.readers.rows import (
 from interlingua.data.readers.source import columns, filled_lines, first_keys, head, whole_json
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput
-from interlingua.files import UNREADABLE, open_input, read_lines
+from interlingua.files import UNREADABLE, open_input, read_lines, reencode
 
 CHUNK = 1 << 20
 LARGEST = 1 << 26
@@ -42,7 +42,7 @@ def json_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as stream:
             yield from _Window(path, stream).elements()
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not UTF-8 ({error}). Convert the file with `iconv -t UTF-8`.") from error
+        raise BadInput(f"{path}: not UTF-8 ({error.reason}). {reencode(error.object)}") from error
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read ({error}).") from error
 
@@ -151,11 +151,11 @@ def _passage(context: dict[str, Any], lang: str) -> Passage:
 COLUMNS = ["id", "text", "title"]
 
 
-def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
+def read_tsv_passages(path: Path, bad: BadRows, lang: str = "") -> Iterator[Passage]:
     """The passages of a file of 100-word pieces of Wikipedia (Karpukhin et al. 2020), gzipped or not, all in `lang`.
 
-    The first line may name the columns. Raises BadInput naming file and line for other columns, an empty id or
-    text, a stray quote, an id that occurs twice.
+    The first line may name the columns. A bad row has an empty id or text, or an id that occurs twice. Raises BadInput
+    naming file and line for other columns and a stray quote, whatever is done with bad rows.
     """
     head(path)
     rows = delimited((f"{line}\n" for _, line in read_lines(path)), "\t")
@@ -164,7 +164,10 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
     def parse(row: list[str]) -> Passage | None:
         if rows.line_num == 1 and row[:1] == ["id"]:
             if row != COLUMNS:
-                raise BadRow(f"the columns are {', '.join(row)}; they must be id, text, title (DPR's)")
+                raise BadInput(
+                    f"{path}, line 1: the columns are {', '.join(row)}; they must be id, text, title (DPR's). Put them "
+                    "in this order, or write the passages as jsonl."
+                )
             return None
         if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
             raise BadRow(f"{len(row)} column(s); three are needed, id, text, title, and only the title may be empty")
@@ -173,8 +176,8 @@ def read_tsv_passages(path: Path, lang: str = "") -> Iterator[Passage]:
         return Passage(row[0], row[1], row[2], lang)
 
     try:
-        entries = ((rows.line_num, row) for row in rows)
-        for record in BadRows(advice="Mend the row, or write the passages as jsonl.").parsed(path, entries, parse):
+        entries = ((rows.line_num, row) for row in rows if any(map(str.strip, row)))
+        for record in bad.parsed(path, entries, parse):
             if record is not None:
                 yield record
     except csv.Error as error:
@@ -254,7 +257,7 @@ def as_row(record: QuestionPassage) -> dict[str, Any]:
 
 def _passage_row(passage: Passage) -> dict[str, str]:
     row = {"docid": passage.id, "title": passage.title, "text": passage.text, "lang": passage.lang}
-    return {key: value for key, value in row.items() if value}
+    return {key: value for key, value in row.items() if value or key == "text"}
 
 
 def _tevatron_record(line: str, default: str) -> QuestionPassage:
@@ -281,7 +284,7 @@ def is_triples(path: Path, start: str) -> bool:
 
 def read_triples(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
     """One record a line, one or more negatives. Lines of three numbers (qidpidtriples) are bad rows: ids, no texts."""
-    return bad.parsed(path, read_lines(path), lambda line: _triples_record(line, lang))
+    return bad.parsed(path, filled_lines(path), lambda line: _triples_record(line, lang))
 
 
 def _triples_record(line: str, lang: str) -> QuestionPassage:

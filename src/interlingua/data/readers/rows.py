@@ -28,7 +28,7 @@ class BadRow(Exception):
 
 ADVICE = (
     "Mend the row, or have such rows counted, listed and left out: `on_bad_row: skip` in the recipe's data entry, "
-    "--on-bad-row skip on the command line of `inspect`."
+    "--on-bad-row skip on the command line."
 )
 
 
@@ -161,9 +161,10 @@ LARGEST = 1e300
 
 
 def passage(row: dict[str, Any], lang: str, *, id_keys: tuple[str, ...] = (), text_key: str = "text") -> Passage:
-    """The passage in a JSON object, in its own `lang` or the one given. Without an id under any of `id_keys` it gets
-    one made from its words, so that one passage has one id wherever it occurs."""
-    text, title = string(row, text_key), string(row, "title", "")
+    """The passage in a JSON object, in its own `lang` or the one given. Beside a title its text may be empty. Without
+    an id under any of `id_keys` it gets one made from its words, so that one passage has one id wherever it occurs."""
+    title = string(row, "title", "")
+    text = string(row, text_key, "" if text_key in row and title.strip() else None)
     lang = lang_of(row, lang) if row.get("lang") else lang
     passage_id = next((string(row, key) for key in id_keys if row.get(key) not in (None, "")), None)
     return Passage(passage_id or content_id(title, text), text, title, lang)

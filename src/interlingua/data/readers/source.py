@@ -20,7 +20,7 @@ from pydantic import Field
 from interlingua.data.encyclopedia import is_encyclopedia, topic_files
 from interlingua.data.readers.rows import BadRows
 from interlingua.errors import BadInput, suggestion
-from interlingua.files import UNREADABLE, existing, is_input, open_input, read_lines
+from interlingua.files import UNREADABLE, UTF16, check_packing, existing, is_input, open_input, read_lines
 from interlingua.settings import Settings
 from interlingua.text.languages import find_code, normalise_code
 
@@ -56,14 +56,15 @@ def expand(path: PathLike | Iterable[PathLike]) -> list[Path]:
 
 
 def head(path: Path) -> str:
-    """The first 64 KiB as text, to recognise a format by. Raises BadInput for an empty file."""
+    """The first 64 KiB as text, to recognise a format by. Raises BadInput for an empty file, and for one that is
+    compressed with something else than gzip."""
     try:
         with open_input(path) as stream:
             start = stream.read(HEAD_BYTES)
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read ({error}).") from error
-    utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = start.decode("utf-16" if utf16 else "utf-8-sig", errors="ignore")
+    check_packing(path, start)
+    text = start.decode("utf-16" if start.startswith(UTF16) else "utf-8-sig", errors="ignore")
     if not text.strip():
         raise BadInput(f"{path}: is empty. Check how the file was made, or remove it.")
     return text
@@ -79,7 +80,7 @@ def whole_json(path: Path) -> Any:
 
 
 def filled_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a jsonl file that are not blank: a blank line carries no row."""
+    """The lines of a jsonl file or a table that are not blank: a blank line carries no row."""
     return ((number, line) for number, line in read_lines(path) if line.strip())
 
 

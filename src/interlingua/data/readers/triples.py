@@ -12,7 +12,6 @@ from pydantic import Field
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
 from interlingua.data.readers.source import Format, PathLike, columns, expand, filled_lines, head, recognise
 from interlingua.data.records import Passage, Query
-from interlingua.files import read_lines
 from interlingua.settings import Settings
 
 ID_KEYS = ("_id", "id", "docid", "query_id")
@@ -162,7 +161,7 @@ def _read_tsv(path: Path, bad: BadRows, *, scores: bool = False) -> Iterator[IdT
     """`query <tab> positive <tab> negative [<tab> negative …]`; with `scores` `score of the positive <tab> score of the
     negative <tab> query <tab> positive <tab> negative`, as the scores of MS MARCO's cross-encoders are published
     (Hofstätter et al. 2020)."""
-    rows = ((number, (number, line)) for number, line in read_lines(path))
+    rows = ((number, (number, line)) for number, line in filled_lines(path))
     return bad.parsed(path, rows, lambda row: _of_cells(path, *row, scores))
 
 
