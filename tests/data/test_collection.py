@@ -345,7 +345,16 @@ def test_questions_are_translations_where_a_passage_has_equally_many() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["id\ttext", "qid\tquery", "query-id\ttext", "_id\ttext", "query_id\tquestion\tlang", "ID\tText", "\ufeffid\ttext"],
+    [
+        "id\ttext",
+        "\n\nid\ttext",
+        "qid\tquery",
+        "query-id\ttext",
+        "_id\ttext",
+        "query_id\tquestion\tlang",
+        "ID\tText",
+        "\ufeffid\ttext",
+    ],
 )
 def test_a_header_of_questions_is_no_question(tmp_path: Path, header: str) -> None:
     folder = _folder(tmp_path / "c_en", queries=f"{header}\r\nq0\twhat\n")

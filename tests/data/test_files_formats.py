@@ -177,11 +177,31 @@ def test_definitions_of_markdown(tmp_path: Path) -> None:
     assert read(tmp_path, "a.md", "[^1]: One.\n\n    **More**.")[0].text == "[^1]: One.\n\nMore."
 
 
+def test_lines_that_underline_nothing_do_not_have_the_paragraph_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, seen = plain_text._plain, list[int]()
+
+    def counted(text: str) -> str:
+        seen.append(len(text))
+        return plain(text)
+
+    monkeypatch.setattr(plain_text, "_plain", counted)
+    log = "some text of a log\nand more here\n====\n" * 4000
+    assert len(read(tmp_path, "a.md", log)) > 100
+    assert sum(seen) < 8 * len(log)
+
+
 def test_headings_of_markdown(tmp_path: Path) -> None:
     assert short(read(tmp_path, "a.md", "Title\n=====\ntext\n\ntwo\nlines\n---\n### Deep\nx\n## Next\ny")) == [
         ("Title", "text\n\ntwo\nlines"),
         ("Title > Deep", "x"),
         ("Title > Next", "y"),
+    ]
+    numbered = "1. Introduction\n======\nText.\n\n2. Usage\n------\nMore.\n\n1. one\n2. two"
+    assert short(read(tmp_path, "a.md", numbered)) == [
+        ("1. Introduction", "Text."),
+        ("1. Introduction > 2. Usage", "More.\n\n1. one\n2. two"),
     ]
     assert short(read(tmp_path, "a.md", "~~~~\n# a\n```\n# b\n~~~\n~~~~~\n# c\nx")) == [
         ("", "# a\n```\n# b\n~~~"),

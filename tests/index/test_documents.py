@@ -33,7 +33,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("lang", TEXT)
-@pytest.mark.parametrize("sentences", [0, 1, 2, 3])
+@pytest.mark.parametrize("sentences", [0, 1, 2, 3, 5])
 def test_a_document_is_its_passages_with_each_sentence_once(lang, sentences, built, tmp_path):
     (tmp_path / "book").mkdir()
     (tmp_path / "book/a.txt").write_text(TEXT[lang])

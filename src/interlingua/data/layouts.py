@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -173,8 +173,9 @@ def tsv_queries(path: Path, lang: str) -> Iterator[Query]:
         row = dict(zip(("id", "text", "lang"), cells, strict=False))
         return Query(string(row, "id"), string(row, "text"), language_in(row, lang))
 
-    rows = ((number, line) for number, line in filled_lines(path) if number > 1 or not HEADER.fullmatch(line.strip()))
-    return parsed(path, rows, parse, "query")
+    rows = filled_lines(path)
+    first = [row for row in islice(rows, 1) if not HEADER.fullmatch(row[1].strip())]
+    return parsed(path, chain(first, rows), parse, "query")
 
 
 def read_qrels(path: Path) -> Qrels:

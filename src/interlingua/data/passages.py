@@ -23,7 +23,7 @@ from interlingua.data.readers.rows import BadRow, BadRows, json_object, string
 from interlingua.data.readers.source import expand, filled_lines, head, kind_of, plain_name
 from interlingua.data.records import Passage
 from interlingua.files import is_input
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import normalise_code
 
 ADVICE = "Mend the row or take it out. `mine` leaves such rows out with --on-bad-row skip, counted and listed."
 
@@ -101,8 +101,6 @@ def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:
         if "text" not in names:
             raise BadRow(f"no 'text' (there is: {', '.join(row) or 'nothing'})")
         cells = {role: row[name] for role, name in names.items()}
-        if names.get("lang", "lang") != "lang" and find_code(str(cells["lang"])) is None:
-            del cells["lang"]  # a column that `index` takes as metadata, too
         title, text = string(cells, "title", ""), string(cells, "text", "")
         if names["text"] == "contents":
             first, text = split_contents(text)

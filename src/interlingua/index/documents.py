@@ -19,8 +19,8 @@ GAP = 4
 """Windows without a passage, after which a document has ended."""
 MOST = 10_000
 """Passages of a document that are read."""
-SENTENCES = 3
-"""Sentences that two passages may have in common where they meet, at most."""
+SENTENCES = 20
+"""Sentences that two passages may have in common where they meet; what `--overlap` shares beyond them stays twice."""
 SAID = regex.compile(
     r"[\p{L}\p{M}\p{N}]+"  # words and numbers
     r"|[\p{Sc}%‰°&@±×÷≤≥≠\u2600-\u26ff\U0001f000-\U0001faff]"  # 5 % and 5 €, emoji

@@ -51,7 +51,7 @@ from interlingua.training.weighted import (
 logger = logging.getLogger(__name__)
 
 FEWEST = 10_000
-"""Subwords of a language from which the frequency of one is known."""
+"""A language with fewer subwords counts as if it had so many: one of a few is not known to be frequent."""
 LOCK = ".training.lock"
 """In a run folder: held by the call that trains there, and free after its death."""
 
@@ -260,7 +260,8 @@ def _samples(recipe: Recipe, stores: dict[str, Store[Any]]) -> Iterator[tuple[St
 
 def _frequencies(recipe: Recipe, stores: dict[str, Store[Any]], backbone: StaticEmbedding) -> torch.Tensor:
     """How frequent each subword is in the language that has it most, `[vocabulary]`: its share of all subwords of that
-    language in the texts that a vocabulary is learned from. Where these are few, they count as `FEWEST`."""
+    language in the records that a vocabulary is learned from, each with all its texts (both sides of a pair) in the
+    record's language."""
     size = len(backbone.embedding.weight)
     counts: dict[str, torch.Tensor] = defaultdict(lambda: torch.zeros(size))
     for store, most, alpha in _samples(recipe, stores):

@@ -47,6 +47,8 @@ def lines(source: Source) -> Iterator[tuple[str, bool]]:
 
 FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 ITEM = re.compile(r"[ \t]*(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)")
+NUMBERED = re.compile(r" {0,3}\d{1,9}[.)][ \t]")
+"""Above an underline it is a numbered heading, as in many a README, and no item of a list as CommonMark has it."""
 HOLDER = re.compile(r"(?:!!!|\?\?\?\+?|===)[ \t]|\[\^[^\[\]]+\]:|:[ \t]")
 """What holds the paragraphs below it that are indented by four: a note or tab of MkDocs, a footnote, a definition."""
 HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\n]|$)")
@@ -180,8 +182,9 @@ class _Reader:
                 self._text(line)
             else:
                 self.blocks.add(line)  # indented code
-        elif inside == self.items and self._underlines(line):
+        elif (inside == self.items or NUMBERED.match(self.paragraph)) and self._underlines(line):
             self._flush()
+            self.items = inside
             self.blocks.end_heading(1 if "=" in line else 2)
         elif RULE.match(text):
             self.end()
@@ -236,7 +239,7 @@ class _Reader:
 
     def _underlines(self, line: str) -> bool:
         """Whether the line makes a heading of the one line before it."""
-        if not self.paragraph or not UNDERLINE.match(line):
+        if not 0 < len(self.paragraph) < LONGEST_HEADING or not UNDERLINE.match(line):
             return False
         text = (self.blocks.pending() + _plain(self.paragraph)).strip()
         return bool(text) and "\n" not in text
@@ -326,6 +329,8 @@ APART = BREAKS | {"br", "td", "th", *(f"h{level}" for level in range(1, 7))}
 """Tags between words."""
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 SPACE = re.compile(r"[ \t\r\n\f]+")
+LONGEST_HEADING = 4_000
+"""Characters from which on a paragraph is no heading, whatever stands below it."""
 PART = 1 << 18
 LONGEST_TAG = 1 << 23
 """Characters of one tag, comment or script: the parser holds it, and looks through it again with every part."""

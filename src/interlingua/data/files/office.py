@@ -34,8 +34,10 @@ WRAPPERS = "ins moveTo sdt sdtContent smartTag customXml fldSimple bdo dir r[w:r
 GONE = (
     ".//w:del | .//w:moveFrom | .//w:rt | .//*[local-name()='Fallback']"
     " | .//w:sdt[w:sdtPr/w:docPartObj/w:docPartGallery[@w:val='Table of Contents']]"
+    " | .//w:sdt[w:sdtPr/w:showingPlcHdr]/w:sdtContent"
 )
-"""What Word has removed, or says again: the reading of a word, a text box for older programs, the headings."""
+"""What Word has removed, or says again (the reading of a word, a text box for older programs, the headings), and what
+stands in a field that nobody filled in."""
 OLE = b"\xd0\xcf\x11\xe0"
 """The beginning of what Office encrypts, and of its formats before 2007."""
 
@@ -142,7 +144,12 @@ def _unwrap(body: Any) -> None:
         gone.getparent().remove(gone)
     for wrapper in body.xpath(" | ".join(f".//w:{name}" for name in WRAPPERS)):
         for child in list(wrapper):
-            wrapper.addprevious(child)
+            if wrapper.tag.endswith("}r") and not child.tag.endswith("}ruby"):
+                run = wrapper.makeelement(wrapper.tag)  # text is read in runs alone
+                wrapper.addprevious(run)
+                run.append(child)
+            else:
+                wrapper.addprevious(child)
         wrapper.getparent().remove(wrapper)
     for paragraph in reversed(body.xpath(".//w:p[.//w:txbxContent]")):
         for child in reversed(paragraph.xpath(".//w:txbxContent/*")):
@@ -286,8 +293,9 @@ def _begun(properties: Any) -> Blocks:
 
 def _add_rows(blocks: Blocks, rows: Iterable[list[str]]) -> None:
     """A table as a paragraph: a line each row that is not empty, with bars between the cells."""
-    for row in filter(any, rows):
-        blocks.add(" | ".join(_one_line(cell) for cell in row) + "\n")
+    for row in rows:
+        if any(cells := [_one_line(cell) for cell in row]):
+            blocks.add(" | ".join(cells) + "\n")
     blocks.end()
 
 

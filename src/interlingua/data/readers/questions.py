@@ -162,11 +162,11 @@ def read_tsv_passages(path: Path, bad: BadRows, lang: str = "") -> Iterator[Pass
     seen = Keys()
 
     def parse(row: list[str]) -> Passage | None:
-        if rows.line_num == 1 and row[:1] == ["id"]:
+        if not seen and row[:1] == ["id"]:
             if row != COLUMNS:
                 raise BadInput(
-                    f"{path}, line 1: the columns are {', '.join(row)}; they must be id, text, title (DPR's). Put them "
-                    "in this order, or write the passages as jsonl."
+                    f"{path}, line {rows.line_num}: the columns are {', '.join(row)}; they must be id, text, title "
+                    "(DPR's). Put them in this order, or write the passages as jsonl."
                 )
             return None
         if len(row) != len(COLUMNS) or not row[0] or not row[1].strip():
