@@ -113,6 +113,10 @@ def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
         "2 passages would be deleted; 4 passages" in said(capsys, *delete, "--filter", "topic=storm", "--dry-run").err
     )
     assert "0 passages deleted" in said(capsys, *delete, "--source", "books/", "--filter", "topic=storm").err
+    for name, near in (("bocks/", " Did you mean 'books/'?"), ("faq.cvs", " Did you mean 'faq.csv'?"), ("xyz", "")):
+        found = said(capsys, *delete, "--source", name).err
+        assert f"idx: no passage to delete is from '{name}'.{near}\n" in found
+        assert "0 passages deleted" in found
     assert "2 passages deleted; 2 passages" in said(capsys, *delete, "--source", "books/").err
     assert "0 passages deleted" in said(capsys, *delete, "--source", "faq.csv", "--filter", "topic!=storm").err
     for wrong, error in (

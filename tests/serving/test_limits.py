@@ -98,6 +98,10 @@ def test_what_is_not_json(client: TestClient) -> None:
     for body in (b"{", b"", b"[]", b"null", b'"a"', b"\xff\xfe", b"[" * 100_000, b'{"query": ' + b"9" * 10_000 + b"}"):
         status, _ = refusal(client.post("/search", content=body, headers={"Content-Type": "application/json"}))
         assert status in (400, 422), body[:10]
+    for body in (b'{"query": "\xff"}', b"[" * 100_000):
+        answer = client.post("/search", content=body, headers={"Content-Type": "application/json"})
+        assert refusal(answer) == (400, "bad_request")
+        assert "It must be in UTF-8, and not nested too deeply" in answer.json()["error"]["message"]
     form = client.post("/search", content=json.dumps(SEARCH), headers={"Content-Type": "text/plain"})
     assert refusal(form) == (422, "invalid_request")  # so that no form of another site can ask
     assert "application/json" in form.json()["error"]["message"]

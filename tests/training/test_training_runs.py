@@ -477,6 +477,11 @@ def test_what_a_combination_brings_is_said_before_it_trains(tmp_path, caplog, ch
     assert re.search(says, "".join(notes))
 
 
+def test_sparse_embeddings_of_a_static_model_are_said_to_change_nothing(tmp_path, caplog):
+    train(resolve(STATIC, ["training.steps=3", "optimizer.sparse_embeddings=true"]), tmp_path / "run")
+    assert "optimizer.sparse_embeddings changes nothing here" in caplog.text
+
+
 def test_token_dropout_of_a_transformer_is_said_to_do_nothing(tmp_path, tiny_encoder, caplog):
     tiny_encoder().save(tmp_path / "backbone")
     changes = [f"model.backbone={tmp_path / 'backbone'}", "training.steps=1"]

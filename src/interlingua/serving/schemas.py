@@ -69,7 +69,11 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
 
     def http(request: Request, error: Any) -> Response:
         what = f"{request.method} {request.scope['path'][:100]}"
-        message = {404: f"{what}: there is nothing here. See /docs.", 405: f"{what}: not with this method. See /docs."}
+        message = {
+            400: "the body cannot be read as JSON. It must be in UTF-8, and not nested too deeply.",
+            404: f"{what}: there is nothing here. See /docs.",
+            405: f"{what}: not with this method. See /docs.",
+        }
         code = CODES.get(error.status_code, "bad_request")
         return error_response(
             ApiError(error.status_code, code, message.get(error.status_code, str(error.detail)), error.headers)

@@ -163,6 +163,10 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
         logger.warning(
             "model.token_dropout does nothing here: it is for static models. Transformers have model.dropout."
         )
+    if recipe.optimizer.sparse_embeddings and processes.first and static:
+        logger.warning(
+            "optimizer.sparse_embeddings changes nothing here: a static model always updates only the rows it reads."
+        )
     for encoder in (model.query, model.passage):
         if isinstance(encoder.backbone, StaticEmbedding):
             if recipe.model.dropout is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from difflib import get_close_matches
 from typing import Any
 
 from interlingua.cli.options import (
@@ -21,6 +22,7 @@ from interlingua.errors import BadInput
 logger = logging.getLogger(__name__)
 
 NAMES = ("delete",)
+MANY = 10_000  # sources that a name is compared with
 
 DESCRIPTION = """\
 Delete passages by their ids, or by sources and metadata. An id means all passages that have it, SOURCE:ID one of them.
@@ -60,5 +62,11 @@ def run(arguments: argparse.Namespace) -> None:
         examples = ", ".join([*(f"'{id}'" for id in unknown[:3]), *["…"][: len(unknown) > 3]])
         logger.warning(f"{arguments.index}: {len(unknown):,} of the ids are of no passage: {examples}")
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
+    if arguments.source and not count:
+        known = list(index.facets(["source"], most=MANY)["source"]) if "source" in index.fields else []
+        known += {f"{source.rpartition('/')[0]}/" for source in known if "/" in source}
+        for name in arguments.source:
+            near = f" Did you mean '{found[0]}'?" if (found := get_close_matches(name, known, 1)) else ""
+            logger.warning(f"{arguments.index}: no passage to delete is from '{name}'.{near}")
     would = "would be " * arguments.dry_run
     logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")
