@@ -12,7 +12,7 @@ from interlingua.data.files.chunks import Block, chunk
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
 from interlingua.index import Index
-from interlingua.index.documents import Document, cut_from, overlap
+from interlingua.index.documents import Document, cut_from, overlap, says
 
 STORM = "The keeper wrote every storm into a small blue book."
 TEXT = {
@@ -139,6 +139,16 @@ def test_what_says_the_same_is_one_hit(built):
     assert len(found) == 5
     assert [sorted([name, *same]) for name, same in found.items() if same] == [["a", "b"]]
     assert found.keys() >= {"c", "d", "e", "f"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("if x == 1 stop", "if x != 1 stop"), ("a * b", "a / b"), ("1/2 cup", "1 2 cup"), ("x<=1", "x<1")],
+)
+def test_signs_between_words_say_something(one, other):
+    first, second = says(Passage("a", one)), says(Passage("b", other))
+    assert first != second
+    assert first == says(Passage("c", f"**{one.upper()}**"))
 
 
 def test_as_many_different_hits_as_asked_for_are_looked_for(built):

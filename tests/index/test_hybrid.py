@@ -292,6 +292,34 @@ NAMES = [
 ]
 
 
+def test_passages_in_no_known_language_are_found_by_a_question_in_a_known_one(tmp_path, tiny_static):
+    passages = [Passage(f"p{n}", text) for n, text in enumerate(["Running shoes", "Hiking boots", "Opening hours"])]
+    passages += [Passage("en", "The keeper wrote every storm into a blue book.", lang="en")]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    question = Question("Do you sell running shoes and hiking boots?", "en")
+    assert {hit.passage.id for hit in index.search(question, mode="lexical")} == {"p0", "p1"}
+    hits = {hit.passage.id: hit.parts["lexical"] for hit in index.search(question)}
+    assert min(hits["p0"], hits["p1"]) > hits["p2"] == hits["en"] == 0
+    assert [hit.passage.id for hit in index.search("Who wrote the books?", lang="en", mode="lexical")] == ["en"]
+
+
+def test_bokmål_is_norwegian(tmp_path, tiny_static):
+    passages = [Passage("b", "Boken ligger på bordet.", lang="nb"), Passage("n", "Boka ligg på bordet.", lang="nn")]
+    index = Index.build(tiny_static(), [*passages, Passage("e", "A book.", lang="en")], tmp_path / "idx")
+    for name in ("no", "nb", "nob", "nor"):
+        assert [hit.passage.id for hit in index.search("boken", langs=[name])] == ["b"]
+    question = Question("Hvor ligger boken?", "no")
+    assert [question.is_foreign(lang) for lang in ("nb", "no", "nn", "en", "")] == [False, False, True, True, True]
+    assert share_of_own("no", {"nb": 1, "nn": 1, "en": 2}) == 0.25
+    assert question.sought(["nb", "nn"], index.languages) == {"nb": "nb", "nn": "nb"}
+
+
+def test_an_option_of_single_calls_builds_no_index(tmp_path, tiny_static):
+    for option in ({"truncate_dim": 8}, {"prompt": "passage: "}, {"prompt_name": "document"}):
+        with pytest.raises(BadInput, match=f"{next(iter(option))}: passages that are added later"):
+            Index.build(tiny_static(), [Passage("a", "text")], tmp_path / "idx", **option)
+
+
 def test_a_name_is_found_by_its_sound_in_another_script(tmp_path):
     index = Index.build(Blind(), NAMES, tmp_path / "idx")
     for question, lang in (

@@ -8,6 +8,7 @@ import torch
 from interlingua.data.records import Passage, QuestionPassage, Sentence
 from interlingua.errors import InterlinguaError
 from interlingua.objectives import Retrieval, info_nce
+from interlingua.objectives.retrieval import false_negatives
 
 
 def question(text, *passages, negatives=(), lang="en"):
@@ -35,6 +36,12 @@ def test_one_question_mark_at_the_end_is_stripped_where_asked_for():
     batch = {"questions": [question("a?", "pa"), question("a? b", "pb"), question("why??", "pc"), question("c", "pd")]}
     assert Retrieval(strip_question_mark=True).requests(batch)["queries"].texts == ["a", "a? b", "why?", "c"]
     assert Retrieval().requests(batch)["queries"].texts == ["a?", "a? b", "why??", "c"]
+
+
+def test_passages_with_a_title_alone_are_not_one_answer():
+    questions = [QuestionPassage(f"q{n}", [Passage(f"{n}", "", title)], []) for n, title in enumerate("αβα")]
+    found = false_negatives(questions, [question.positives[0] for question in questions])
+    assert found.tolist() == [[False, False, True], [False, False, False], [True, False, False]]
 
 
 def test_false_negatives_are_left_out():

@@ -228,6 +228,13 @@ def test_each_passage_is_cut_in_its_own_language_and_a_query_in_its_own_if_it_is
         assert set(ids("Haus city", lang)) == {"de", "en"}
 
 
+def test_passages_without_a_language_hide_none_and_are_found():
+    german = [Passage("g", "die Häuser der Stadt", lang="de"), Passage("h", "ein Fluss", lang="de")]
+    index = BM25.build([*german, Passage("u", "Häuser und Dächer")])
+    for lang in ("de", ""):
+        assert set(index.search([Query("q", "Häuser", lang)], 9).ids("q")) == {"g", "u"}
+
+
 def test_a_term_that_several_analyzers_find_counts_once():
     both = BM25.build([Passage("1", "1999 haus", lang="de"), Passage("2", "1999 city", lang="en")], analyzer="language")
     other, own = (both.search([Query("q", "1999", lang)], 5)["q"] for lang in ("fr", "en"))

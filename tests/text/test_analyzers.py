@@ -142,6 +142,8 @@ def test_apostrophes():
     assert analyzer("it", "ngram")("dell'acqua") == ["acqua"]
     assert analyzer("en", "ngram")("Turing’s l'eau") == ["turing", "l'eau"]
     assert analyzer("tr", "ngram")("İstanbul'da Ankara’nın") == ["istanbul", "ankara"]
+    assert analyzer("tr", "ngram")("O'Neill L'Oréal’in Kur'an'ın San'at") == ["oneill", "loréal", "kuran", "sanat"]
+    assert analyzer("tr")("O'Neill") == analyzer("tr")("O’Neill'in") != []
     # U+02BC is a letter to Unicode; U+0149 has it within
     assert analyzer("uz", "words")("O\u02bczbek O’zbek O'zbek \u0149") == ["o'zbek"] * 3 + ["n"]
 
@@ -276,4 +278,6 @@ def test_vowel_points_are_no_part_of_a_hebrew_word():
     for kind in (None, "language", "char4"):
         assert analyzer("he", kind)(pointed) == analyzer("he", kind)(plain) != []
     assert analyzer("yi")("ייִדיש") == analyzer("yi")("יידיש")
+    for plain, *others in (('צה"ל', "צה״ל", "צה”ל"), ("ג'ורג'", "ג׳ורג׳", "ג’ורג’")):
+        assert [analyzer("he")(word) for word in others] == [analyzer("he")(plain)] * len(others)
     assert analyzer("he").version != analyzer("de", "char4").version  # an index from before makes its terms anew

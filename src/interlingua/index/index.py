@@ -22,6 +22,7 @@ from interlingua.index.metadata import (
     Question,
     analyzers_of,
     check_encoder,
+    check_options,
     codes_in,
     load_encoder,
     question_vectors,
@@ -82,19 +83,19 @@ class Index:
         durability: str = "full",
         **encode_options: Any,
     ) -> Index:
-        """Encode `passages` (any iterable, read once) into a new index, whole or not at all. `path` is a folder, or the
-        address of another store, such as `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`.
+        """Encode `passages` (any iterable, read once) into a new index, whole or not at all. `path` is a folder, or an
+        address such as `milvus://localhost:19530/docs` or `milvus:folder/file.db/docs`.
 
         A stopped build resumes: passages that it encoded are not encoded again. `model_path` is the name or folder from
         which `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages
-        gives to their sources, for the index to keep; `durability` is that of later writes. Raises BadInput when there
-        is an index and `overwrite` is not set, for two passages with one source and id, for a passage that the store
-        has no room for, and when there is no passage. In a folder dense search is approximate for millions of passages,
-        see `compact`.
+        gave their sources, to be kept; `durability` is that of later writes. Raises BadInput when there is an index and
+        `overwrite` is not set, for two passages with one source and id, for a passage that the store has no room for,
+        and when there is none. For millions see `compact`.
         """
         from interlingua.models.folder import canonical_model_name
 
         check_parameters(k1, b)
+        check_options(encode_options)
         model = canonical_model_name(model_path)
         settings = BuildSettings(model, float(k1), float(b), names, overwrite, durability, encode_options)
         index = cls(store_class(path).build(str(path), encoder, passages, settings))

@@ -28,7 +28,7 @@ from interlingua.text import phonetic
 from interlingua.text.analyzers import analyzer
 from interlingua.text.analyzers.segment import term_nfkc
 from interlingua.text.detection import detect_language
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import find_code, language_key, normalise_code
 
 if TYPE_CHECKING:
     from interlingua.data.files.walk import SourceNames
@@ -221,6 +221,15 @@ def load_to_encode(name_or_path: str | Path, precision: str | None = "float32") 
     return load_any(name_or_path, precision=precision)
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise BadInput for options of encoding that an index cannot keep for its later passages and its questions."""
+    if lasting := sorted({"truncate_dim", "prompt", "prompt_name"} & options.keys()):
+        raise BadInput(
+            f"{lasting[0]}: passages that are added later, and questions, would be encoded without it. Build the index "
+            "with a model that has it of itself."
+        )
+
+
 def check_encoder(encoder: Encoder, made: IndexMetadata, place: object) -> None:
     """Raise BadInput unless `encoder` is the one that the index at `place` was `made` with."""
     from interlingua.models.folder import check
@@ -283,16 +292,16 @@ class Question:
 
     def is_foreign(self, lang: str) -> bool:
         """Whether `lang` is another language than the question's; true where that is not known."""
-        own = find_code(self.lang)
-        return own is None or find_code(lang) != own
+        own = language_key(self.lang)
+        return not own or language_key(lang) != own
 
     def sought(self, langs: Names[str], languages: Names[str]) -> dict[str, str]:
         """For each of `langs` the language of the analyzer that finds the terms for passages in it, among passages in
-        `languages`: the question's, where there are passages in it, else the passages' own."""
-        code = find_code(self.lang)
-        if code is not None and code in map(find_code, languages):
-            return dict.fromkeys(langs, code)
-        return {lang: find_code(lang) or "" for lang in langs}
+        `languages`: the question's, where there are passages in it, else the passages' own. Passages in no known
+        language have been cut by no language's analyzer, and are looked for by that one."""
+        key = language_key(self.lang)
+        own = next((find_code(lang) for lang in sorted(languages) if key and language_key(lang) == key), None)
+        return {lang: own if own and find_code(lang) else find_code(lang) or "" for lang in langs}
 
     def terms(self, languages: Names[str]) -> Counter[str]:
         """The terms to look for in passages in `languages`, at most `TERMS`: by the analyzer of the question's language
@@ -311,9 +320,16 @@ class Question:
 
 
 def codes_in(languages: Names[str], langs: str | Names[str] | None) -> list[str] | None:
-    """`langs` (one, or several) by the codes that an index with passages in `languages` uses: "eng" is "en" there."""
-    names = [langs] if isinstance(langs, str) else langs
-    return None if names is None else [name if name in languages else find_code(name) or name for name in names]
+    """`langs` (one, or several) by the codes that an index with passages in `languages` uses: "eng" is "en" there, and
+    "no" is "no" and "nb"."""
+    if langs is None:
+        return None
+    codes = dict[str, None]()
+    for name in [langs] if isinstance(langs, str) else langs:
+        key = language_key(name)
+        same = [own for own in languages if own == name or (key and language_key(own) == key)]
+        codes |= dict.fromkeys(same or [find_code(name) or name])
+    return list(codes)
 
 
 class Questions(NamedTuple):

@@ -16,7 +16,7 @@ from interlingua.errors import BadInput
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
 from interlingua.retrieval.run import ranking_order
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import find_code, language_key, normalise_code
 from interlingua.text.phonetic import WITHOUT
 
 Floats = NDArray[np.float64]
@@ -178,9 +178,9 @@ question's language: there many subwords are the question's own by chance."""
 def share_of_own(lang: str, languages: Mapping[str, int]) -> float:
     """The share of passages in the question's language `lang` among those in `languages` (language → number of
     passages). Where the language is unknown, the mean share over questions in the languages of the passages."""
-    code, counts, total = find_code(lang) or "", Counter[str](), sum(languages.values())
+    code, counts, total = language_key(lang), Counter[str](), sum(languages.values())
     for name, count in languages.items():
-        counts[find_code(name) or ""] += count
+        counts[language_key(name)] += count
     if not total:
         return 0.5
     return counts[code] / total if code else sum((count / total) ** 2 for count in counts.values())

@@ -79,6 +79,13 @@ def find_code(tag: str) -> str | None:
     return _codes().get(re.split(r"[-_.@]", tag.strip().lower(), maxsplit=1)[0])
 
 
+def language_key(tag: str) -> str:
+    """`find_code`, with one key for Norwegian and its common standard, Bokmål, which detection does not tell apart; ""
+    for what is no language tag."""
+    code = find_code(tag) or ""
+    return "no" if code == "nb" else code
+
+
 def normalise_code(tag: str) -> str:
     """The code of a language tag: "zh-TW" → "zh", "ara" → "ar", "en_US.UTF-8" → "en"; "yue" stays.
 

@@ -136,14 +136,12 @@ class BM25:
     def _matches(self, query: Query) -> TermMatches:
         """The scores for the query's terms that some passage holds."""
         lang, analyzers = _key(query.lang), self._indexed.analyzers
-        if lang in analyzers:
-            terms = analyzers[lang](query.text)
-        else:
-            counts: Counter[str] = Counter()
-            for chosen in analyzers.values():
-                counts |= Counter(chosen(query.text))
-            terms = list(counts.elements())
-        return self._search.matches(self._indexed.postings.numbers(terms))
+        # passages in no known language are looked for by the analyzer that cut them
+        chosen = [analyzers[code] for code in ("", lang) if code in analyzers] if lang in analyzers and lang else []
+        counts: Counter[str] = Counter()
+        for one in chosen or analyzers.values():
+            counts |= Counter(one(query.text))
+        return self._search.matches(self._indexed.postings.numbers(list(counts.elements())))
 
 
 def check_parameters(k1: float, b: float) -> None:

@@ -29,9 +29,13 @@ def arabic_letters(text: str) -> str:
 POINTS = regex.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
 
 
+GERSHAYIM = regex.compile(r"(?<=\p{Hebrew})[״“”„](?=\p{Hebrew})")
+
+
 def hebrew_letters(text: str) -> str:
-    """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents: Hebrew is mostly written without them."""
-    return cast(str, POINTS.sub("", text))
+    """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents, as it is mostly written; the marks of
+    abbreviations and of foreign sounds are the straight quotes that keyboards have: צה״ל is צה"ל."""
+    return cast(str, GERSHAYIM.sub('"', POINTS.sub("", text))).replace("׳", "'")
 
 
 def ta_marbuta(stem: str) -> str:
@@ -134,14 +138,22 @@ def without_elided(word: str, elided: frozenset[str]) -> str:
     return rest if apostrophe and rest and first in elided else word
 
 
+WITHIN = ("kur'an", "san'at", "mes'ul", "mel'un", "cür'et")
+"""Turkish words with an apostrophe of their own, folded, which most write without it."""
+
+
 def without_possessive(word: str) -> str:
     """`word` without an English possessive: turing's → turing."""
     return word.removesuffix("'s")
 
 
 def before_apostrophe(word: str) -> str:
-    """`word` up to its apostrophe, after which Turkish writes the endings of names: istanbul'da → istanbul."""
-    return word.partition("'")[0]
+    """`word` up to its apostrophe, after which Turkish writes the endings of names: istanbul'da → istanbul. One that is
+    part of the word stays out of it: o'neill'in → oneill, kur'an'ın → kuran."""
+    name, apostrophe, rest = word.partition("'")
+    if apostrophe and (len(name) == 1 or word.startswith(WITHIN)):
+        return name + rest.partition("'")[0]
+    return name
 
 
 def snowball(algorithm: str) -> Callable[[str], str]:
