@@ -190,6 +190,7 @@ def test_fold_writes_a_plain_model(made, sentences, capsys):
         ("{model} --on {fi} {en} --out {out} --fold klingon", "not a language code"),
         ("{model} --out {out} --fold de", "no calibration to fold in"),
         ("{model} --out {out} --fold de --rotate refine", "are fitted on texts: say which with --on"),
+        ("{model} --out {out} --fold de --precision int8", "say on which texts with --on"),
         ("{two} --on {fi} {en} --out {out}", "holds two encoders"),
         ("{nowhere} --on {fi} {en} --out {out}", "no such folder|not a model folder"),
         ("{model} --on {fi} {en} --out {out} --limit 0", "at least 1 is needed"),
@@ -208,6 +209,12 @@ def test_what_cannot_be_done_is_said_in_one_line_before_anything_is_encoded(
     captured = capsys.readouterr()
     assert re.search(message, captured.err.splitlines()[-1]), captured.err
     assert not (made / "out").exists()
+
+
+def test_the_card_of_the_model_is_that_of_the_calibrated_one(made):
+    (made / "model/README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
+    ok("calibrate", made / "model", "--on", *(made / f"{lang}.txt" for lang in LANGS), "--out", made / "carded")
+    assert (made / "carded/README.md").read_text().startswith("---\nlicense: mit\n---\n# Mine\n\nCalibrated by")
 
 
 def test_remove_needs_no_word_about_the_scale(made):

@@ -73,6 +73,11 @@ def test_options_of_passages_are_refused_where_none_are_read(model, rows, tmp_pa
     assert not (tmp_path / "v.npy").exists()
 
 
+def test_onnx_has_no_precision(model, tmp_path, capsys):
+    assert main(["encode", str(model), "--onnx", f"{tmp_path}/onnx", "--precision", "int8"]) == 2
+    assert "written in float32. Leave out --precision" in capsys.readouterr().err
+
+
 def test_an_index_gives_the_vectors_it_holds_and_needs_no_model(model, rows, tmp_path):
     Index.build(DualEncoder.load(model), rows, tmp_path / "idx", model_path="gone")
     assert main(["encode", f"{tmp_path}/idx", "--out", f"{tmp_path}/v.parquet"]) == 0

@@ -237,5 +237,7 @@ def test_a_column_that_one_seed_lacks_is_of_the_others(tmp_path):
     assert "thin (de) 0.3000" in averages(table, "tiny", results, "mono", "RR@100")
     wide = table.model_copy(update={"subsets": {"tiny": {"wide": ["de", "fr"]}}})
     assert "wide (de fr) 0.4750" in averages(wide, "tiny", results, "mono", "RR@100")
+    assert "- 0: 0.6500" in (said := averages(table, "tiny", results, "mono", "RR@100"))
+    assert "over 1 of 2 columns" in said
     (picture,) = draw(table, "tiny", results, tmp_path / "figure")
     assert "de" in picture.read_text(encoding="utf-8")

@@ -104,7 +104,9 @@ def rotation_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit, print the steps, write the model."""
+    from interlingua.models.card import copy_card
     from interlingua.models.dual import DualEncoder
+    from interlingua.models.folder import model_folder
 
     check_options(arguments)
     model = DualEncoder.load(arguments.model)
@@ -122,6 +124,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.fold:
         encoder = encoder.folded(arguments.fold)
     encoder.save(arguments.out)
+    changed = f"Calibrated for texts in '{arguments.fold}'" if arguments.fold else "Calibrated"
+    copy_card(model_folder(arguments.model), Path(arguments.out), f"{changed} by `interlingua calibrate`.")
     if arguments.fold:
         logger.info(f"{arguments.out}: a model for texts in '{arguments.fold}'")
     else:
@@ -137,6 +141,8 @@ def check_options(arguments: argparse.Namespace) -> None:
     asks = not arguments.shift or arguments.remove or arguments.scale or arguments.rotate != "none"
     if not arguments.on and asks:
         raise BadInput("--shift, --scale, --rotate and --remove are fitted on texts: say which with --on.")
+    if not arguments.on and arguments.precision is not None:
+        raise BadInput("--precision is that of the vectors that are fitted on: say on which texts with --on.")
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
         raise BadInput("--rotate supervised and --pairs FILE … belong together: give both or neither.")
     check_replaceable(Path(arguments.out), "modules.json")

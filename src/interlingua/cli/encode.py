@@ -61,6 +61,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.onnx is not None:
         if arguments.texts or arguments.ray is not None:
             raise BadInput("--onnx: writes the encoder and reads no texts. Leave out the files and --ray.")
+        if arguments.precision is not None:
+            raise BadInput("--onnx: the weights are written in float32. Leave out --precision.")
         _read_no_passages(arguments, "--onnx reads no passages")
         onnx(arguments)
     elif arguments.out.endswith(".npy") and arguments.ray is None:

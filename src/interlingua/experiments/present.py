@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 from tabulate import tabulate
 
-from interlingua.errors import NotFound
+from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.plots import plot_curves, plot_languages, plot_projections
 from interlingua.evaluation.projection import language_projection
 from interlingua.evaluation.significance import Interval, paired_p, seed_interval, spread_ratio, stratified_interval
@@ -288,10 +288,13 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
     subsets = table.subsets.get(scale, {})
     for row, runs in results.items():
         seeds = done(runs, suite, measure)
-        per_seed = [macro(run) for run in seeds]
-        line = f"- {row}: {fmean(per_seed):.4f} {shown(interval(seeds))}".rstrip()
-        if (count := sum(all(column in run for run in seeds) for column in columns)) < len(columns):
-            line += f" over {count} of {len(columns)} columns"
+        common = [column for column in columns if all(column in run for run in seeds)]  # else seeds differ by columns
+        line = f"- {row}: no column has all seeds"
+        if common:
+            alike = [{column: run[column] for column in common} for run in seeds]
+            line = f"- {row}: {fmean(map(macro, alike)):.4f} {shown(interval(alike))}".rstrip()
+        if len(common) < len(columns):
+            line += f" over {len(common)} of {len(columns)} columns"
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
         for name, names in subsets.items():
@@ -407,11 +410,11 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
     if not work.processes.first:
         return paths
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
-    for name, suite, column in pictures:
+    for name, suite, column in pictures if points else ():
         path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
         try:
             pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
             paths.append(plot_projections(language_projection(points, pairs), path))
-        except NotFound as error:
+        except (NotFound, BadInput) as error:  # the table is worth more than its picture
             logger.warning(str(error))
     return paths

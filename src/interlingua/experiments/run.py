@@ -189,7 +189,7 @@ class Reproduction:
             return {}
         spec = self.table.rows[row]
         for name in (spec.of, spec.after):
-            if name is not None and (name, seed) in errors and not (self.folder(name, seed) / "model").exists():
+            if name is not None and (name, seed) in errors and not (self.run_folder(name, seed) / "model").exists():
                 self._say(f"row '{row}', seed {seed}: not measured, since '{name}' has no model")
                 return {}
         try:

@@ -89,8 +89,7 @@ class Index:
         A stopped build resumes: passages that it encoded are not encoded again. `model_path` is the name or folder from
         which `open` may load the encoder; `k1` and `b` are BM25's; `names` are those that the reader of the passages
         gave their sources, to be kept; `durability` is that of later writes. Raises BadInput when there is an index and
-        `overwrite` is not set, for two passages with one source and id, for a passage that the store has no room for,
-        and when there is none. For millions see `compact`.
+        `overwrite` is not set, two passages with one source and id, one that the store has no room for, and none.
         """
         from interlingua.models.folder import canonical_model_name
 

@@ -93,10 +93,19 @@ class Kept(NamedTuple):
             about["agreement"],
             (place if prefix is None else folder) / WEIGHTS,
             prefix or "",
-            Subwords(Tokenizer.from_file(str(place / "tokenizer.json")), special=True)
-            if vocabulary is None
-            else MappedSubwords(place, vocabulary),
+            _subwords(place, vocabulary),
         )
+
+
+def _subwords(place: Path, vocabulary: Mapping[str, Any] | None) -> Subwords:
+    try:
+        if vocabulary is not None:
+            return MappedSubwords(place, vocabulary)
+        return Subwords(Tokenizer.from_file(str(place / "tokenizer.json")), special=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise
+    except Exception as error:  # tokenizers has no class of its own for a file that is damaged, or not there
+        raise ValueError(f"its tokenizer cannot be read: {error}") from error
 
 
 def place_of(folder: Path, precision: str) -> Path:
