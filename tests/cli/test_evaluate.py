@@ -131,6 +131,14 @@ def test_a_layer_is_pooled_in_both_encoders_of_a_model(place, tmp_path, capsys, 
     assert expected != tatoeba_file(DualEncoder.load(place / "two"), file)
 
 
+def test_a_picture_that_cannot_be_is_said_before_anything_is_encoded(place, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(DualEncoder, "load", lambda *_, **__: pytest.fail("loaded before the error was found"))
+    tatoeba = ["--tatoeba", str(place / "tatoeba/fin-eng.tsv"), "--picture", f"{tmp_path}/p.gif"]
+    assert main(["evaluate", str(place / "static"), *tatoeba]) == 2
+    assert "p.gif: a figure's name must end in .svg, .png or .pdf." in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
     pytest.importorskip("matplotlib")

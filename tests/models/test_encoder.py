@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import shutil
@@ -12,6 +13,7 @@ from transformers import AutoModel
 from interlingua.errors import InterlinguaError
 from interlingua.models.encode import token_batches
 from interlingua.models.encoder import Encoder
+from interlingua.models.folder import fingerprint
 from interlingua.models.layout import Dense
 
 
@@ -163,6 +165,10 @@ def test_dense_and_normalize_come_after_pooling(tiny_encoder, sentences):
     assert encoder.dim == 5
     expected = torch.nn.functional.normalize(torch.tanh(raw @ dense.linear.weight.T + dense.linear.bias), dim=1)
     np.testing.assert_allclose(encoder.encode(sentences), expected.detach().numpy(), atol=1e-5)
+    other = copy.deepcopy(encoder)
+    other.dense[0] = Dense(32, 5)
+    other.dense[0].load_state_dict(dense.state_dict())
+    assert fingerprint(other) != fingerprint(encoder) == fingerprint(copy.deepcopy(encoder))
 
 
 def test_half_precision_that_a_cpu_would_emulate_is_refused(tiny_hf_folder, monkeypatch):

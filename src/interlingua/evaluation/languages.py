@@ -197,7 +197,8 @@ class LanguageMatrix:
         return float(self.values[~np.eye(len(self.langs), dtype=bool)].mean())
 
     def records(self) -> list[dict[str, str | float | int]]:
-        """One record for each cell and for each number of the pool, at full precision: the matrix for machines."""
+        """One record for each cell, and for each language's AP and same-language rate in the pool, at full precision:
+        the matrix for machines."""
         cells = [
             (self.measure, q, p, self.scores[q, p][self.measure], self.scores[q, p].queries)
             for q in self.langs

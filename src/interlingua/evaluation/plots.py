@@ -99,6 +99,13 @@ def plot_projections(projections: Mapping[str, Projection], path: str | Path, *,
     return _save(figure, path)
 
 
+def check_figure(path: str | Path) -> None:
+    """Raise BadInput for a name that no figure can have, and NotFound where matplotlib is not installed."""
+    if Path(path).suffix not in (".svg", ".png", ".pdf"):
+        raise BadInput(f"{path}: a figure's name must end in .svg, .png or .pdf.")
+    _figure(1.0)
+
+
 def _axes(width: float) -> tuple[Any, Any]:
     figure = _figure(width)
     return figure, figure.add_subplot()
@@ -125,9 +132,7 @@ def _finish(figure: Any, axes: Any, path: str | Path, x_label: str, y_label: str
 
 
 def _save(figure: Any, path: str | Path) -> Path:
-    path = Path(path)
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise BadInput(f"{path}: a figure's name must end in .svg, .png or .pdf.")
+    check_figure(path := Path(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

@@ -263,6 +263,8 @@ class Reproduction:
             settings["after"] = recipe_text(self.recipe(after, seed))
         if spec.vectors is not None:
             settings["vectors"] = spec.vectors
+        if scale.vectors != "float32":  # what was measured before this was written down had that
+            settings["shards"] = scale.vectors
         return settings
 
     def _row(self, row: str, seed: int, suites: Mapping[str, Suite]) -> Values:

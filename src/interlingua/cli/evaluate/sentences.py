@@ -58,8 +58,11 @@ def sentence_options(parser: argparse.ArgumentParser) -> None:
 
 def read_translations(arguments: argparse.Namespace) -> dict[str, list[ParallelPair]]:
     """Name → pairs: the files of --tatoeba as they are, or what they give for --pairs."""
+    from interlingua.evaluation.plots import check_figure
     from interlingua.evaluation.tatoeba import check_languages, pairs_between, read_sets
 
+    if arguments.picture:
+        check_figure(arguments.picture)
     sets = read_sets(arguments.tatoeba)
     if arguments.pairs:
         pair_sets = [pairs_between(codes, sets) for codes in arguments.pairs]
