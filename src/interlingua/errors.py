@@ -34,11 +34,14 @@ class Busy(InterlinguaError):
     """Another writer holds it. To be tried again later."""
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """`" Did you mean 'x'?"` when something close to `word` is known, else the known names."""
+def suggestion(word: str, known: Iterable[str], *, listing: bool = True) -> str:
+    """`" Did you mean 'x'?"` when something close to `word` is known, else the known names, or nothing where these are
+    too many for a `listing`."""
     names = sorted({*known} - {""})
     matches = difflib.get_close_matches(word, names, n=1)
     if matches:
         return f" Did you mean '{matches[0]}'?"
+    if not listing:
+        return ""
     separator = "; " if any("," in name for name in names) else ", "
     return f" Known: {separator.join(names)}." if names else ""

@@ -38,6 +38,11 @@ class Passage:
         """Title and text, a line each, as BM25 reads them."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
+    @property
+    def answer(self) -> str:
+        """The text, by which two passages are one answer; of a passage without a text its title."""
+        return self.text if self.text.strip() else self.title
+
     def as_json(self) -> dict[str, Any]:
         """The passage as the command line and the server print it in JSON."""
         return {

@@ -332,11 +332,10 @@ def _weights(encoder: Any) -> str:
         if hasattr(encoder, layer)
         for name, value in getattr(encoder, layer).named_parameters()
     }
-    activations = [getattr(layer, "activation_name", "Identity") for layer in getattr(encoder, "dense", ())]
     # rows of a static model are looked at where they are, in a file perhaps
     table = encoder.table if hasattr(encoder, "table") else getattr(encoder.backbone, "table", lambda: None)()
-    lines = _lines(layers)
-    lines |= {f"activation {n}": name for n, name in enumerate(activations) if not name.endswith("Identity")}
+    names = [getattr(layer, "activation_name", "Identity") for layer in getattr(encoder, "dense", ())]
+    lines = _lines(layers) | {f"activation {n}": name for n, name in enumerate(names) if not name.endswith("Identity")}
     if table is not None:
         lines["rows"] = _line(table.shape, table.sample(_step(table.shape[0] * table.shape[1])))
     else:

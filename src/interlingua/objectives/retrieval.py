@@ -191,19 +191,14 @@ def as_text(passage: Passage) -> Text:
     return (passage.title, passage.text) if passage.title else passage.text
 
 
-def _said(passage: Passage) -> str:
-    """The key of the text; of a passage that has none, of its title: such passages are not all one answer."""
-    return text_key(passage.text if passage.text.strip() else passage.title)
-
-
 def false_negatives(questions: Sequence[QuestionPassage], candidates: Sequence[Passage]) -> Tensor:
     """`[questions, candidates]` bool: candidates that answer the question although they are not its own positive."""
     columns: dict[str, list[int]] = defaultdict(list)
     for column, passage in enumerate(candidates):
-        columns[_said(passage)].append(column)
+        columns[text_key(passage.answer)].append(column)
     answers: dict[str, set[str]] = defaultdict(set)
     for question in questions:
-        answers[text_key(question.question)].update(map(_said, question.positives))
+        answers[text_key(question.question)].update(text_key(passage.answer) for passage in question.positives)
     mask = torch.zeros(len(questions), len(candidates), dtype=torch.bool)
     for row, question in enumerate(questions):
         for answer in answers[text_key(question.question)]:

@@ -18,11 +18,6 @@ from interlingua.text.languages import text_hash, text_key
 CHUNK = 1024
 
 
-def _text_of(passage: Passage) -> int:
-    """The hash of the text; of a passage that has none, of its title: such passages are not all one."""
-    return text_hash(passage.text if passage.text.strip() else passage.title)
-
-
 class Pool:
     """The passages that are searched: those given, and the questions' own where they are not among them.
 
@@ -46,7 +41,7 @@ class Pool:
         renamed: set[str] = set()
         for question in questions:
             for passage in (*question.positives, *question.negatives):
-                text = _text_of(passage)
+                text = text_hash(passage.answer)
                 if passage.id not in self.by_id and text not in self._of_text:
                     self._add(passage)
                     self.added += 1
@@ -55,7 +50,7 @@ class Pool:
         self.renamed = len(renamed)
 
     def _add(self, passage: Passage) -> None:
-        self.by_id[passage.id], self.texts[passage.id] = passage, _text_of(passage)
+        self.by_id[passage.id], self.texts[passage.id] = passage, text_hash(passage.answer)
         self._of_text.setdefault(self.texts[passage.id], passage.id)
 
     @property
@@ -65,7 +60,7 @@ class Pool:
 
     def id_of(self, passage: Passage) -> str:
         """The id in the pool of a question's passage."""
-        return passage.id if passage.id in self.by_id else self._of_text[_text_of(passage)]
+        return passage.id if passage.id in self.by_id else self._of_text[text_hash(passage.answer)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +176,7 @@ class _Answers:
         for passage in question.positives:
             name = pool.id_of(passage)
             self.ids.add(name)
-            self.texts.update((pool.texts[name], _text_of(passage)))
+            self.texts.update((pool.texts[name], text_hash(passage.answer)))
 
 
 def _choose(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-from difflib import get_close_matches
 from typing import Any
 
 from interlingua.cli.options import (
@@ -17,7 +16,7 @@ from interlingua.cli.options import (
     opened,
 )
 from interlingua.cli.parser import Repeated
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, suggestion
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
         known = list(index.facets(["source"], most=MANY)["source"]) if "source" in index.fields else []
         known += {f"{source.rpartition('/')[0]}/" for source in known if "/" in source}
         for name in arguments.source:
-            near = f" Did you mean '{found[0]}'?" if (found := get_close_matches(name, known, 1)) else ""
+            near = suggestion(name, known, listing=False)
             logger.warning(f"{arguments.index}: no passage to delete is from '{name}'.{near}")
     would = "would be " * arguments.dry_run
     logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")

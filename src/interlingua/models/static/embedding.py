@@ -119,7 +119,7 @@ class StaticEmbedding(nn.Module):
     def down_weight(self, frequencies: Tensor, coefficient: float) -> None:
         """Multiply row w by a / (a + p(w)), in place: smooth inverse frequency (Arora et al. 2017, §3).
 
-        p is `frequencies` [vocabulary], the share of each subword among all of a text; a is `coefficient`. The words
+        p is `frequencies` [vocabulary], the share that each subword is of all subwords; a is `coefficient`. The words
         that most texts of a language have tell its texts apart least, and sum up to what they have in common.
         """
         self.embedding.weight.mul_((coefficient / (coefficient + frequencies)).to(self.embedding.weight)[:, None])

@@ -137,10 +137,11 @@ class BM25:
         """The scores for the query's terms that some passage holds."""
         lang, analyzers = _key(query.lang), self._indexed.analyzers
         # passages in no known language are looked for by the analyzer that cut them
-        chosen = [analyzers[code] for code in ("", lang) if code in analyzers] if lang in analyzers and lang else []
+        codes = {"", lang} if lang and lang in analyzers else analyzers.keys()
         counts: Counter[str] = Counter()
-        for one in chosen or analyzers.values():
-            counts |= Counter(one(query.text))
+        for code, chosen in analyzers.items():
+            if code in codes:
+                counts |= Counter(chosen(query.text))
         return self._search.matches(self._indexed.postings.numbers(list(counts.elements())))
 
 
