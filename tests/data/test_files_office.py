@@ -70,6 +70,7 @@ BOX = f"<w:txbxContent>{par(run('In a box.'))}{par(run('There too.'))}</w:txbxCo
 
 
 A, B, C, D = (run(letter) for letter in "abcd")
+MARK = within("pPr", within("rPr", "<w:del/>"))  # the end of this paragraph was deleted
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,8 @@ A, B, C, D = (run(letter) for letter in "abcd")
     [
         (par(A, within("ins", B), within("del", f"<w:r><w:delText>c</w:delText></w:r>{D}")), "ab"),
         (par(within("moveFrom", A), within("moveTo", B)), "b"),
+        (par(MARK, A) + par(MARK, within("del", B), C) + par(within("pPr", within("jc", "")), D) + par(B), "acd\n\nb"),
+        (par(A) + par(MARK, B), "a\n\nb"),
         (par(A, control(B + within("ins", C)), D), "abcd"),
         (par(within("smartTag", A + within("smartTag", B)), C), "abc"),
         (par(within("ins", "<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r>")), "a\tb\nc"),

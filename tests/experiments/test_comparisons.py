@@ -241,3 +241,18 @@ def test_a_column_that_one_seed_lacks_is_of_the_others(tmp_path):
     assert "over 1 of 2 columns" in said
     (picture,) = draw(table, "tiny", results, tmp_path / "figure")
     assert "de" in picture.read_text(encoding="utf-8")
+
+
+def test_points_of_a_figure_are_averages_over_the_same_columns(tmp_path):
+    wide, narrow = [0.1, 0.3, 0.2], [0.30, 0.31, 0.32]
+    results = {
+        "0": [run(de=[value, value + 0.1], fr=[0.9, 0.9]) for value in wide],
+        "10": [run(de=[value, value + 0.1]) for value in narrow[:1]]
+        + [run(de=[value, value + 0.1], fr=[0.9, 0.9]) for value in narrow[1:]],
+    }
+    said = present(FIGURE, "tiny", results)
+    assert "by sentences over 1 of 2 columns: 0: 0.1000, 10: 0.0100." in said
+    (picture,) = draw(FIGURE, "tiny", results, tmp_path / "figure")
+    assert "RR@100 over 1 of 2 columns" in picture.read_text(encoding="utf-8")
+    nothing = {"0": [run(de=[0.1, 0.2])], "10": [run(fr=[0.1, 0.2])]}
+    assert draw(FIGURE, "tiny", nothing, tmp_path / "other") == []

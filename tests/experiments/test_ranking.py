@@ -216,6 +216,30 @@ def test_a_row_goes_on_from_a_row_that_is_not_shown(work, finnish):
     assert refused >= {"row 'ColBERT + C3'", "row 'alone'", "row 'hybrid'"}
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_row_is_measured_though_what_comes_after_it_crashed(work, tmp_path, monkeypatch, trained):
+    rows = {"next": work.table.rows["ColBERT + C3"], "C3": work.table.rows["C3"].model_copy(update={"shown": True})}
+    table = work.table.model_copy(update={"rows": rows, "compare": []})
+    own = Reproduction(table, work.name, "tiny", None, tmp_path)
+
+    def row(self, name, seed, suites):
+        if trained:
+            (self.run_folder("C3", seed) / "model").mkdir(parents=True, exist_ok=True)
+        if name == "next":
+            raise RuntimeError("out of memory")
+        return {"native": {"RR@100": {"fi": {"1": 0.5}}}}
+
+    monkeypatch.setattr(Reproduction, "_row", row)
+    monkeypatch.setattr(Reproduction, "_start", lambda self: None)
+    if not trained:
+        with pytest.raises(RuntimeError):
+            own.run()
+        assert own.problems == [f"row '{name}', seed 1: RuntimeError: out of memory" for name in ("next", "C3")]
+        return
+    assert list(own.run()["C3"][0]) == ["native"]
+    assert own.problems == ["row 'next', seed 1: RuntimeError: out of memory"]
+
+
 def test_a_row_without_a_model_trains_nothing_and_depends_on_no_recipe(work):
     alone = Reproduction(work.table, work.name, "tiny", None, work.out / "alone", only=["BM25"])
     results = alone.run()

@@ -260,6 +260,9 @@ def test_a_document_around_a_passage(tmp_path: Path, encoder: Any) -> None:
         assert ask("other:a/b.md#1").json()["passages"][0]["text"] == "Seven."
         for around in (-1, 501, "x"):
             assert ask("8", around=around).status_code == 422
+        misspelt = ask("a/b.md#6", arround=1)
+        assert misspelt.status_code == 422
+        assert "arround" in misspelt.json()["error"]["message"]
 
 
 def test_what_says_the_same_is_one_hit(tmp_path: Path, encoder: Any) -> None:

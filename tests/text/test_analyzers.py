@@ -115,6 +115,8 @@ def test_case_goes_by_folding():
         ("te", "ఐన్\u200cస్టీన్", "ఐన్స్టిన్"),
         ("ro", "Ştiinţă", "Știință"),
         ("ru", "ёлка", "елка"),
+        ("uz", "Oʻzbekcha", "O'zbekcha"),
+        ("uz", "gʻalaba", "g‘alaba"),
     ],
 )
 def test_spellings_of_one_word_meet(lang, one, other):

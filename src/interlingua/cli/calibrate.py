@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAMES = ("calibrate",)
+OF_FITTING = {
+    "pivot": "en",
+    "shift": True,
+    "scale": None,
+    "remove": 0,
+    "rotate": "none",
+    "epochs": 5,
+    "epoch_size": 1_000_000,
+    "limit": 10_000,
+    "role": "passage",
+    "seed": 0,
+    "precision": None,
+    "on_bad_row": None,
+}
+"""The options that go with --on, and their defaults."""
 
 
 def add(verbs: Any, common: argparse.ArgumentParser) -> None:
@@ -36,10 +51,8 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         "(fr.txt, jsonl with lang, fr-en.tsv.gz: both sides)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the calibrated model")
-    parser.add_argument("--pivot", default="en", metavar="LANG", help="the language all others are mapped onto (en)")
-    parser.add_argument(
-        "--shift", action=argparse.BooleanOptionalAction, default=True, help="subtract each language's mean (yes)"
-    )
+    parser.add_argument("--pivot", metavar="LANG", help="the language all others are mapped onto (en)")
+    parser.add_argument("--shift", action=argparse.BooleanOptionalAction, help="subtract each language's mean (yes)")
     parser.add_argument(
         "--scale",
         choices=["std", "variance", "none"],
@@ -48,20 +61,14 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remove",
         type=int,
-        default=0,
         metavar="N",
         help="take out the first N components of each language, with --no-shift language information removal (LIR); "
         "goes without --scale and --rotate (0)",
     )
     rotation_options(parser)
+    parser.add_argument("--limit", type=int, metavar="N", help="texts per language, a seeded sample (10000)")
     parser.add_argument(
-        "--limit", type=int, default=10_000, metavar="N", help="texts per language, a seeded sample (10000)"
-    )
-    parser.add_argument(
-        "--role",
-        choices=["query", "passage"],
-        default="passage",
-        help="which prompt and length limit the texts take (passage)",
+        "--role", choices=["query", "passage"], help="which prompt and length limit the texts take (passage)"
     )
     parser.add_argument(
         "--fold",
@@ -71,7 +78,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     )
     precision_option(parser)
     bad_rows_option(parser)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of the sample and the rotation (0)")
     parser.moved = {"--as": "--role"}
     parser.set_defaults(run=run)
 
@@ -81,7 +88,6 @@ def rotation_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("rotation")
     group.add_argument(
         "--rotate",
-        default="none",
         choices=["refine", "adversarial", "supervised", "none"],
         help="rotate each language onto the pivot; refine and adversarial do it without translations (none)",
     )
@@ -92,14 +98,8 @@ def rotation_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="translations into the pivot, for --rotate supervised",
     )
-    group.add_argument("--epochs", type=int, default=5, help="of --rotate adversarial (5)")
-    group.add_argument(
-        "--epoch-size",
-        type=int,
-        default=1_000_000,
-        metavar="N",
-        help="vectors an epoch of --rotate adversarial (1000000)",
-    )
+    group.add_argument("--epochs", type=int, help="of --rotate adversarial (5)")
+    group.add_argument("--epoch-size", type=int, metavar="N", help="vectors an epoch of --rotate adversarial (1000000)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -138,11 +138,14 @@ def check_options(arguments: argparse.Namespace) -> None:
 
     if not arguments.on and not arguments.fold:
         raise BadInput("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
-    asks = not arguments.shift or arguments.remove or arguments.scale or arguments.rotate != "none"
-    if not arguments.on and asks:
-        raise BadInput("--shift, --scale, --rotate and --remove are fitted on texts: say which with --on.")
-    if not arguments.on and arguments.precision is not None:
-        raise BadInput("--precision is that of the vectors that are fitted on: say on which texts with --on.")
+    given = [f"--{name.replace('_', '-')}" for name in OF_FITTING if getattr(arguments, name) is not None]
+    if given and not arguments.on:
+        raise BadInput(f"{', '.join(given)}: a calibration is fitted on texts. Say on which with --on.")
+    if arguments.rotate != "adversarial" and (epochs := [name for name in given if name.startswith("--epoch")]):
+        raise BadInput(f"{epochs[0]} goes with --rotate adversarial only.")
+    for name, default in OF_FITTING.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
         raise BadInput("--rotate supervised and --pairs FILE … belong together: give both or neither.")
     check_replaceable(Path(arguments.out), "modules.json")

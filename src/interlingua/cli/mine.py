@@ -278,6 +278,9 @@ def bitext(arguments: argparse.Namespace) -> None:
     logger.info(f"{arguments.out}: {len(pairs):,} pairs{spread([score for *_, score in pairs])}")
     if arguments.threshold is None and gold is None and pairs:
         logger.warning("No threshold: the last of them are hardly translations. Read some, and cut with --threshold.")
+    if arguments.margin != "ratio" and pairs:
+        kind = arguments.margin
+        logger.info(f"Training takes pairs of a ratio of 1.04 or more; of --margin {kind}, say `threshold: X`.")
 
 
 def one_line(text: str) -> str:

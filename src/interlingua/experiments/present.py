@@ -229,6 +229,22 @@ def done(runs: Sequence[Values], suite: str, measure: str) -> list[Columns]:
     return [run[suite][measure] for run in runs if run.get(suite, {}).get(measure)]
 
 
+def alike(by_row: Mapping[str, Sequence[Columns]]) -> dict[str, list[Columns]]:
+    """The seeds of each row with the columns that all seeds of all these rows have: else averages of different columns
+    would be compared. Empty where no column is common."""
+    columns = list(dict.fromkeys(c for seeds in by_row.values() for run in seeds for c in run))
+    common = [c for c in columns if all(c in run for seeds in by_row.values() for run in seeds)]
+    if not common:
+        return {}
+    return {row: [{c: run[c] for c in common} for run in seeds] for row, seeds in by_row.items()}
+
+
+def of_columns(comparable: Mapping[str, Sequence[Columns]], columns: Sequence[str]) -> str:
+    """How many of the columns an average is over, where it is not all of them."""
+    common = len(next(iter(comparable.values()))[0]) if comparable else 0
+    return f" over {common} of {len(columns)} columns" if common < len(columns) else ""
+
+
 def suite_table(table: TableSpec, scale: str, results: Results, suite: str, measure: str) -> Table:
     """Rows × columns, the mean over seeds; at the paper's scales its own numbers stand under ours."""
     columns = columns_of(results, suite, measure)
@@ -288,13 +304,10 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
     subsets = table.subsets.get(scale, {})
     for row, runs in results.items():
         seeds = done(runs, suite, measure)
-        common = [column for column in columns if all(column in run for run in seeds)]  # else seeds differ by columns
-        line = f"- {row}: no column has all seeds"
-        if common:
-            alike = [{column: run[column] for column in common} for run in seeds]
-            line = f"- {row}: {fmean(map(macro, alike)):.4f} {shown(interval(alike))}".rstrip()
-        if len(common) < len(columns):
-            line += f" over {len(common)} of {len(columns)} columns"
+        line, comparable = f"- {row}: no column has all seeds", alike({row: seeds})
+        if comparable:
+            line = f"- {row}: {fmean(map(macro, comparable[row])):.4f} {shown(interval(comparable[row]))}".rstrip()
+        line += of_columns(comparable, columns)
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
         for name, names in subsets.items():
@@ -315,19 +328,18 @@ def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str
     the last point's standard deviation to the first's with its interval. Otherwise nothing."""
     if table.x is None:
         return ""
-    points = [
-        (x, [macro(run) for run in seeds])
-        for row, runs in results.items()
-        if row in table.rows and (x := table.rows[row].x) is not None and len(seeds := done(runs, suite, measure)) > 2
-    ]
+    at = {row: x for row in results if row in table.rows and (x := table.rows[row].x) is not None}
+    several = {row: seeds for row in at if len(seeds := done(results[row], suite, measure)) > 2}
+    comparable = alike(several)
+    points = sorted((at[row], [macro(run) for run in seeds]) for row, seeds in comparable.items())
     if len(points) < 2 or not np.ptp(points[0][1]):
         return ""
-    points.sort(key=lambda point: point[0])
     deviations = ", ".join(f"{x:g}: {np.std(values, ddof=1):.4f}" for x, values in points)
     ratio = spread_ratio(points[0][1], points[-1][1])
+    over = of_columns(comparable, columns_of(results, suite, measure))
     return (
-        f"standard deviation between seeds, by {table.x}: {deviations}. From the first to the last it is multiplied by "
-        f"{ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] ({ratio.method})."
+        f"standard deviation between seeds, by {table.x}{over}: {deviations}. From the first to the last it is "
+        f"multiplied by {ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] ({ratio.method})."
     )
 
 
@@ -379,10 +391,12 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
                 }
                 paths.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
-                points = [(table.rows[row].x, interval(seeds)) for row, seeds in by_row.items()]
+                comparable = alike({row: seeds for row, seeds in by_row.items() if table.rows[row].x is not None})
+                points = [(table.rows[row].x, interval(seeds)) for row, seeds in comparable.items()]
                 curve = [(x, i) for x, i in points if x is not None and i is not None]
                 if curve:
-                    paths.append(plot_curves({suite: curve}, path, x_label=table.x, y_label=measure))
+                    over = of_columns(comparable, columns_of(results, suite, measure))
+                    paths.append(plot_curves({suite: curve}, path, x_label=table.x, y_label=f"{measure}{over}"))
         except NotFound as error:
             logger.warning(str(error))
             break

@@ -186,6 +186,7 @@ class Reproduction:
     ) -> Values:
         """The values of a row and seed; where it crashes, that is said, and the other rows go on without it."""
         if (row, seed) in errors:
+            self._say(f"row '{row}', seed {seed}: {_reason(errors[row, seed])}")
             return {}
         spec = self.table.rows[row]
         for name in (spec.of, spec.after):
@@ -199,10 +200,9 @@ class Reproduction:
                 raise
             logger.debug("", exc_info=True)
             errors[row, seed] = error
-            if spec.after is not None:  # which is trained by the first row that comes after it
-                errors.setdefault((spec.after, seed), error)
-            reason = str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
-            self._say(f"row '{row}', seed {seed}: {reason}")
+            if spec.after is not None and not (self.run_folder(spec.after, seed) / "model").exists():
+                errors.setdefault((spec.after, seed), error)  # it is trained by the first row that comes after it
+            self._say(f"row '{row}', seed {seed}: {_reason(error)}")
             return {}
 
     def _say(self, problem: str) -> None:
@@ -475,6 +475,11 @@ class Reproduction:
         except NotFound:
             return f"{file}: not there. --data must name the folder that holds it."
         return None
+
+
+def _reason(error: Exception) -> str:
+    """What to tell of a row that crashed."""
+    return str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
 
 
 def slug(name: str) -> str:

@@ -16,9 +16,9 @@ from interlingua.errors import Busy, Damaged, Stale
 from interlingua.index.index import Index
 from interlingua.serving.middleware import audit, note
 from interlingua.serving.schemas import (
-    MAX_AROUND,
     MAX_ID,
     ApiError,
+    AroundQuery,
     DeleteAnswer,
     DocumentAnswer,
     ErrorAnswer,
@@ -32,7 +32,6 @@ from interlingua.text.detection import detect_language
 from interlingua.text.languages import normalise_code
 
 Id = Annotated[str, Path(min_length=1, max_length=MAX_ID)]
-Around = Annotated[int, Query(ge=0, le=MAX_AROUND, description="passages before it, and passages after it")]
 
 
 class Anything(PathConvertor):
@@ -172,8 +171,10 @@ def passage_routes(at: Address) -> APIRouter:
         response_model=DocumentAnswer,
         summary="The document of the passage with an id: those before and after it, `?around=2` of each",
     )
-    async def document(id: Id, services: tuple[Service, ...] = all_services, around: Around = 2) -> JSONResponse:
-        documents = await ask_each(services, Documents, Near(id, around))
+    async def document(
+        id: Id, near: Annotated[AroundQuery, Query()], services: tuple[Service, ...] = all_services
+    ) -> JSONResponse:
+        documents = await ask_each(services, Documents, Near(id, near.around))
         matches = [(one, document) for one, document in zip(services, documents, strict=True) if document is not None]
         if not matches:
             raise ApiError(404, "not_found", "no passage has this id.")

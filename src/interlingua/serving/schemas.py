@@ -243,6 +243,14 @@ class PassagesAnswer(Ours):
     passages: list[StoredPassage] = Field(description="those with the id, in the order of their sources")
 
 
+class AroundQuery(BaseModel):
+    """What may stand after the `?` of a document's address."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    around: int = Field(2, ge=0, le=MAX_AROUND, description="passages before it, and passages after it")
+
+
 class DocumentPassage(StoredPassage):
     part: str = Field(description="its text without what the passage beside it, towards the one asked for, says too")
 

@@ -140,6 +140,12 @@ def read_docx(stream: BinaryIO) -> Blocks:
 def _unwrap(body: Any) -> None:
     """Put what python-docx does not look into where it looks: the content of `WRAPPERS` in their places, so that
     changes that were tracked are accepted, and text boxes after their paragraphs."""
+    for paragraph in body.xpath(".//w:p[w:pPr/w:rPr/w:del]"):  # its end was deleted: it goes on in the next one
+        following = paragraph.getnext()
+        if following is not None and following.tag == paragraph.tag:
+            start = len(following.xpath("w:pPr"))
+            following[start:start] = [child for child in paragraph if not child.tag.endswith("}pPr")]
+            paragraph.getparent().remove(paragraph)
     for gone in body.xpath(GONE):
         gone.getparent().remove(gone)
     for wrapper in body.xpath(" | ".join(f".//w:{name}" for name in WRAPPERS)):

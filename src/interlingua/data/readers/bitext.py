@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interlingua.data.readers.rows import BadRow, BadRows
-from interlingua.data.readers.source import PathLike, plain_name
+from interlingua.data.readers.source import PathLike, filled_lines, plain_name
 from interlingua.errors import BadInput
-from interlingua.files import existing, read_lines
+from interlingua.files import existing
 from interlingua.text.languages import normalise_code
 
 Gold = frozenset[tuple[str, str]]
@@ -79,12 +79,12 @@ def read_sentences(path: PathLike) -> Iterator[tuple[str, str]]:
         seen.add(identifier)
         return identifier, sentence
 
-    return BadRows(advice=WHOLE).parsed(Path(path), read_lines(path), parse)
+    return BadRows(advice=WHOLE).parsed(Path(path), filled_lines(Path(path)), parse)
 
 
 def read_gold(path: PathLike) -> Gold:
     """The pairs of ids on the lines `id <tab> id`."""
-    pairs = set(BadRows(advice=WHOLE).parsed(Path(path), read_lines(path), _two_ids))
+    pairs = set(BadRows(advice=WHOLE).parsed(Path(path), filled_lines(Path(path)), _two_ids))
     if not pairs:
         raise BadInput(f"{path}: holds no pair. {WHOLE}")
     return frozenset(pairs)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from interlingua.data.readers.source import PathLike, group
+from interlingua.data.readers.source import PathLike, filled_lines, group
 from interlingua.data.records import ParallelPair
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
-from interlingua.files import existing, read_lines
+from interlingua.files import existing
 from interlingua.text.languages import find_code
 
 LIMIT = 1000
@@ -101,7 +101,7 @@ def _known(name: str) -> str | None:
 
 
 def _rows(path: Path, cells: int, layout: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_lines(path):
+    for number, line in filled_lines(path):
         row = line.split("\t")
         if len(row) != cells or not row[0].isdecimal():
             raise BadInput(f"{path}, line {number}: {layout} is needed. {WHOLE}")

@@ -121,7 +121,7 @@ def _forget() -> None:
 
 VERSION = "1"
 """The version of the rules in this package: raised whenever one of them changes a term."""
-VERSIONS = {"he": "3", "tr": "2", "yi": "3"}
+VERSIONS = {"he": "3", "tr": "2", "uz": "2", "yi": "3"}
 """That of languages whose own rules changed since."""
 KINDS = ("language", "mixed", "ngram", "words", "char4", "whitespace")
 CHARACTERS = re.compile(r"char([1-9])")

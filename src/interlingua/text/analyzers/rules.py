@@ -214,6 +214,7 @@ def _elision(lang: str) -> Rewrite:
 
 ROMANIAN = str.maketrans("şţŞŢ", "șțȘȚ")
 RUSSIAN = str.maketrans("ёЁ", "еЕ")
+UZBEK = str.maketrans("ʻ`", "''")
 
 
 def romanian_letters(text: str) -> str:
@@ -224,6 +225,11 @@ def romanian_letters(text: str) -> str:
 def russian_letters(text: str) -> str:
     """`text` with е for ё, which is written only sometimes."""
     return text.translate(RUSSIAN)
+
+
+def uzbek_letters(text: str) -> str:
+    """`text` with an apostrophe for the turned comma of oʻ and gʻ, or a grave accent in its place."""
+    return text.translate(UZBEK)
 
 
 RULES = {
@@ -265,6 +271,7 @@ RULES = {
     "te": Rules("language", letters=telugu_letters, stem=telugu_stem),
     "tr": Rules("mixed", "turkish", apostrophe=before_apostrophe),
     "ur": Rules("mixed", letters=persian_letters),
+    "uz": Rules("mixed", letters=uzbek_letters),
     "vi": Rules("char4"),
     "yi": Rules("mixed", letters=hebrew_letters),
 }
