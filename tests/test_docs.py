@@ -301,8 +301,9 @@ NOT_RUN = {
     "* interlingua sync * --watch*": "runs until it is stopped: tests/cli/test_watch.py",
     "* interlingua serve *": "runs until it is stopped; test_the_answers_of_the_server has its answers",
     "docs/serve.md curl *": "is run by test_the_answers_of_the_server",
-    "docs/serve.md *base_url=*": "asks a server: tests/serving/test_clients.py",
-    "docs/serve.md python -c *": "writes the token of the server",
+    "docs/api.md curl *": "is run by test_the_answers_of_the_server",
+    "docs/api.md *base_url=*": "asks a server: tests/serving/test_clients.py",
+    "docs/api.md python -c *": "writes the token of the server",
     "* python benchmarks/*": "measures for minutes",
     "docs/results/* interlingua *": "trains for minutes to hours on data that is not in the repository",
     "docs/many-processes.md torchrun *": "starts processes: tests/training/test_training_runs.py",
@@ -505,7 +506,8 @@ def test_the_answers_of_the_server():
     from interlingua.serving import ServeSettings, create_app
 
     app = create_app(Index.open("runs/demo/index"), ServeSettings(token="a-long-secret-of-the-page"))
-    calls = [command for block in blocks("docs/serve.md") for command in commands(block) if command.words[0] == "curl"]
+    shown = [block for page in ("docs/serve.md", "docs/api.md") for block in blocks(page)]
+    calls = [command for block in shown for command in commands(block) if command.words[0] == "curl"]
     wrong = []
     with testclient.TestClient(app, base_url="http://localhost:8080") as client:
         for command in calls:
@@ -523,8 +525,8 @@ def test_the_answers_of_the_server():
                 else:
                     url = f"http://{word}"
             answer = client.request(method or ("POST" if data else "GET"), url, headers=headers, content=data.encode())
-            shown = "".join(command.output).replace("[…]", "[0]").replace(", …]", "]")
-            if keys(answer.json()) != keys(json.loads(shown)):
+            printed = "".join(command.output).replace("[…]", "[0]").replace(", …]", "]")
+            if keys(answer.json()) != keys(json.loads(printed)):
                 wrong.append(f"{command.place}: {command.text}\nanswers {answer.text}")
     assert len(calls) > 4
     assert not wrong, "\n".join(wrong)
