@@ -155,7 +155,7 @@ _LOCALE, _PLAIN = r"([a-z]{2,3}-[A-Z]{2})", r"([a-z]{2,3})"
 _LOCALES = [
     re.compile(rf"(?:^|[._-]){first}[._-]{second}(?=[._-]|$)")
     for first, second in ((_LOCALE, _LOCALE), (_LOCALE, _PLAIN), (_PLAIN, _LOCALE))
-]
+] + [re.compile(r"(?:^|\.)([a-z]{2,3}-[a-z]{2})_([a-z]{2,3}-[a-z]{2})(?=\.|$)")]
 
 
 def languages_in_name(path: Path) -> tuple[str, str] | None:
