@@ -90,9 +90,13 @@ def test_a_smaller_model_is_compared_with_the_whole_one(tiny_encoder, tmp_path, 
         (["--layers", "1", "--steps", "0"], "steps"),
         (["--layers", "1", "--on", "encyclopedia:fi", "--measure", "nonsense"], "nonsense"),
         (["--layers", "1", "--on", "encyclopedia:fi", "--measure", "R@200"], "R@200"),
+        (["--layers", "1", "--measure", "R@5"], "--measure is for the comparison of both models"),
+        (["--layers", "1", "--precision", "int8"], "--precision is for the comparison of both models"),
+        (["--layers", "1", "--on", "encyclopedia:fi", "--precision", "bfloat16"], "no bfloat16 units"),
     ],
 )
-def test_what_cannot_be_smaller_is_one_line(model, tmp_path, capsys, options, reason):
+def test_what_cannot_be_smaller_is_one_line(model, tmp_path, monkeypatch, capsys, options, reason):
+    monkeypatch.setattr("interlingua.models.inference.precision.cpu_has_bfloat16", lambda: False)
     texts = str((tmp_path / "texts.txt").rename(tmp_path / "fi.txt"))
     try:
         code = main(["shrink", str(model), "--texts", texts, *options, "--out", str(tmp_path / "run")])

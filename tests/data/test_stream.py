@@ -73,6 +73,9 @@ def test_limits_are_nested_and_seeded() -> None:
 
     small, large = subset(10), subset(30)
     assert small < large
+    limited = stream(limit_per_lang=30, seed=3)
+    assert {RECORDS[row].text for row in limited.rows()} == large
+    assert sorted(stream(langs=["fi", "th"]).rows()) == [n for n, one in enumerate(RECORDS) if one.lang != "ar"]
     assert Counter(text.split()[0] for text in large) == {"ar": 30, "fi": 30, "th": 9}
     assert small != subset(10, seed=4)
     assert stream(limit_per_lang=30, alpha=1.0).probabilities == {"ar": 30 / 69, "fi": 30 / 69, "th": 9 / 69}

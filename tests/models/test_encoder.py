@@ -171,6 +171,22 @@ def test_dense_and_normalize_come_after_pooling(tiny_encoder, sentences):
     assert fingerprint(other) != fingerprint(encoder) == fingerprint(copy.deepcopy(encoder))
 
 
+def test_another_layer_or_pooling_leaves_out_the_dense_layers(tiny_encoder, sentences, tmp_path, caplog):
+    encoder = tiny_encoder(layers=2, pooling="mean")
+    plain = copy.deepcopy(encoder)
+    encoder.dense.append(Dense(32, 5, activation="torch.nn.modules.activation.Tanh"))
+    encoder.save(tmp_path / "dense")
+    plain.save(tmp_path / "plain")
+    for options in ({"layer": 1}, {"pooling": "cls"}, {"dense": False}):
+        expected = Encoder.load(tmp_path / "plain", **{k: v for k, v in options.items() if k != "dense"})
+        np.testing.assert_allclose(
+            Encoder.load(tmp_path / "dense", **options).encode(sentences), expected.encode(sentences), atol=1e-6
+        )
+    assert caplog.text.count("the Dense layers are left out") == 2
+    for options in ({}, {"layer": 2}, {"pooling": "mean"}, {"layer": [1]}, {"layer": 1, "dense": True}):
+        assert Encoder.load(tmp_path / "dense", **options).dim == 5
+
+
 def test_half_precision_that_a_cpu_would_emulate_is_refused(tiny_hf_folder, monkeypatch):
     monkeypatch.setattr("interlingua.models.encode.cpu_has_bfloat16", lambda: False)
     for dtype in ("bfloat16", "float16"):

@@ -309,8 +309,11 @@ def test_short_documents_are_left_out_and_counted(encoder):
     assert "1 pairs of this batch" in loss.warning
     assert loss.report["short"] == 1
     assert loss.report["ln_candidates"] == pytest.approx(math.log(5))
-    with pytest.raises(InterlinguaError, match="of 2 pairs of linked documents 1 have 12 tokens"):
-        one.spans({"linked": [pairs[0], SpanPair("a b", TEXT, "de", 0.0, 0.0, "x")]}, encoder, 0)
+    short = SpanPair("a b", TEXT, "de", 0.0, 0.0, "x")
+    kept = one.spans({"linked": [pairs[0], short]}, encoder, 0)  # a step with a short pair is better than none
+    assert (kept.records, kept.report) == ([pairs[0], short], {"short": 0.0})
+    with pytest.raises(InterlinguaError, match="of 2 pairs of linked documents 1 have text on both sides"):
+        one.spans({"linked": [pairs[0], SpanPair("", TEXT, "de", 0.0, 0.0, "x")]}, encoder, 0)
 
 
 def test_one_group_is_no_negative_of_itself_unless_kept(encoder):

@@ -18,7 +18,7 @@ from interlingua.training.recipe import (
     resolve,
     same_recipe,
 )
-from interlingua.training.weighted import check, weighted_objective
+from interlingua.training.weighted import check, training_digest, weighted_objective
 
 BUNDLED = sorted(
     p for p in recipe_folder().rglob("*.yaml") if {"model", "base"} & set(parse_yaml(p.read_text(encoding="utf-8")))
@@ -57,6 +57,9 @@ def test_overrides_and_data_folder(recipe):
         ("model.pooling=max", "'model.pooling'"),
         ("model.freeze=[embedings]", r"'model\.freeze': 'embedings' is no part of a model; write embeddings"),
         ("model.freeze=[layers.3-1]", "ends before it begins"),
+        ("model.prompts={querry: q}", r"'model\.prompts': role 'querry' is not known"),
+        ("validation.questions={path: q, limit: 9}", r"limit is for the data of a training; validation\.limit counts"),
+        ("validation.questions={path: q, alpha: 0}", "alpha is for the data of a training. Leave it out"),
         ("training.mix={retrieval: 1}", r"training\.mix is called training\.objective_sampling\.$"),
         ("optimizer.betas=[2,3]", r"'optimizer\.betas\.0': input should be less than 1"),
         ("optimizer.clip=.inf", r"'optimizer\.clip': input should be a finite number"),
@@ -257,6 +260,48 @@ def test_frequent_subwords_of_any_language_weigh_less_in_the_saved_model(tmp_pat
     assert ratio.tolist() == pytest.approx(expected, rel=1e-4)
     assert min(expected) < 0.2
     assert "sif_coefficient" not in recipe_text(resolve(tree))
+
+
+def test_data_that_nothing_reads_is_said_and_not_opened(tmp_path, caplog):
+    caplog.set_level("INFO")
+    tree = {
+        "model": {"backbone": "default", "encoders": "tied"},
+        "training": {"steps": 1, "tensorboard": False},
+        "data": {"questions": {"path": "encyclopedia:train", "batch": 4}, "raw": {"path": "nowhere.txt"}},
+        "objectives": {"retrieval": {}},
+    }
+    tree["data"]["raw"]["kind"] = "sentences"
+    train(resolve(tree), tmp_path / "run")
+    assert "data.raw: it is not read, since no objective asks for it" in caplog.text
+    with pytest.raises(InterlinguaError, match=r"nowhere\.txt: no such file"):  # its subwords would be counted
+        train(resolve(tree, ["model.sif_coefficient=0.02"]), tmp_path / "counted")
+
+
+def test_recipes_that_count_other_subwords_train_other_models():
+    tree = {
+        "model": {"backbone": "default", "encoders": "tied"},
+        "training": {"steps": 1},
+        "data": {"questions": {"path": "q"}, "sentences": {"path": "a"}},
+        "objectives": {"retrieval": {}},
+    }
+    one, other = resolve(tree), resolve(tree, ["data.sentences.path=b"])
+    assert training_digest(one) == training_digest(other)
+    counted = [resolve(tree, ["model.sif_coefficient=0.02", f"data.sentences.path={path}"]) for path in ("a", "b")]
+    assert training_digest(counted[0]) != training_digest(counted[1])
+
+
+def test_what_a_recipe_cannot_train_is_said_before_anything_is_read():
+    tree = {
+        "model": {"backbone": "default", "encoders": "tied"},
+        "training": {"steps": 1},
+        "data": {"questions": {"path": "nowhere.jsonl"}},
+        "objectives": {"retrieval": {}, "semantic": {}, "distillation": {"teacher": "default", "of": "sentences"}},
+    }
+    with pytest.raises(BadInput, match="objective 'semantic' needs data named 'parallel'; the recipe has questions"):
+        check(resolve(tree))
+    with pytest.raises(BadInput, match="objective 'distillation' needs data named 'sentences'"):
+        check(resolve(tree, ["objectives.semantic=null"]))
+    check(resolve(tree, ["objectives.semantic=null", "objectives.distillation.of=questions"]))
 
 
 @pytest.mark.slow

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from interlingua.errors import Damaged, InterlinguaError
+from interlingua.errors import BadInput, Damaged, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import PROBE
+from interlingua.models.language_maps import LanguageMap, LanguageMaps
 from interlingua.training import teacher as teacher_vectors
 from interlingua.training.processes import Processes
 from interlingua.training.teacher import TeacherSpec, TeacherVectors, learn_from, principal_axes
@@ -234,3 +235,13 @@ def test_a_teacher_of_fewer_layers(tmp_path, tiny_encoder):
     np.testing.assert_allclose(found[0].numpy(), whole.encode_document(TEXTS), atol=2e-3)
     np.testing.assert_allclose(found[1].numpy(), cut.encode_document(TEXTS), atol=2e-3)
     assert not np.allclose(found[0].numpy(), found[1].numpy(), atol=1e-2)
+
+
+def test_a_calibrated_teacher_is_refused(tmp_path, tiny_static):
+    model = tiny_static()
+    maps = {lang: LanguageMap(torch.zeros(model.dim), torch.ones(model.dim)) for lang in ("fi", "*")}
+    model.language_maps = LanguageMaps(maps)
+    model.save(tmp_path / "model")
+    spec = TeacherSpec(model=str(tmp_path / "model"))
+    with pytest.raises(BadInput, match="is calibrated by language"):
+        learn_from(spec, lambda: [("passage", "text")], model.dim, tmp_path, Processes(0, 1, torch.device("cpu")))

@@ -406,6 +406,15 @@ def test_what_is_saved_loads_and_searches(tmp_path):
             "optimizer.sparse_embeddings: comparable predicts subwords",
         ),
         (["objectives.masked_language_modelling={}"], "needs data named 'sentences'"),
+        (
+            ["objectives.retrieval.weight=0", "objectives.semantic.weight=0"],
+            "repels nothing and collapses alone.*with a weight above 0",
+        ),
+        (["model.backbone.static.token_dropout=0.5"], r"a recipe says it as model\.token_dropout"),
+        (
+            ["validation.questions.path=encyclopedia:train", "validation.questions.kind=parallel"],
+            r"needed\. Set its kind",
+        ),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["data.parallel.langs=[yo]"], "gave no records in yo"),
         (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),

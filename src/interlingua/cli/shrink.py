@@ -97,7 +97,7 @@ def _shrink_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on", action=Repeated, default=[], metavar="COLLECTION", help="compare both models on test collections"
     )
-    parser.add_argument("--measure", default="RR@100", help="for --on (RR@100)")
+    parser.add_argument("--measure", help="for --on (RR@100)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
     parser.add_argument(
         "--precision",
@@ -144,17 +144,22 @@ def shrink(arguments: argparse.Namespace) -> None:
     from interlingua.evaluation.protocol import check_collections
     from interlingua.experiments.shrink import ShrinkSpec
     from interlingua.experiments.shrink import shrink as shrink_model
+    from interlingua.models.encode import default_device
+    from interlingua.models.inference.precision import chosen
 
     options = {name: getattr(arguments, name) for name in ShrinkSpec.model_fields if name != "precision"}
     spec = ShrinkSpec.checked(options, "shrink")
     collections = [load_collection(path) for path in arguments.on]
+    measure, precision = arguments.measure or "RR@100", arguments.precision or "float32"
     if collections:  # what is wrong with them is told before hours pass
-        check_collections(collections, [arguments.measure], DEPTH)
+        check_collections(collections, [measure], DEPTH)
+        chosen(precision, default_device(None))
+    elif option := next((name for name in ("measure", "precision") if getattr(arguments, name) is not None), None):
+        raise BadInput(f"--{option} is for the comparison of both models: give collections with --on.")
     shrink_model(arguments.model, arguments.out, spec, arguments.device)
     folder = Path(arguments.out, "model")
     if collections:
-        precision = arguments.precision or "float32"
-        print(compared([arguments.model, str(folder)], collections, arguments.measure, precision))
+        print(compared([arguments.model, str(folder)], collections, measure, precision))
     logger.info(f"{folder}: saved")
 
 

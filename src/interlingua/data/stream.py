@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -152,6 +152,12 @@ class Stream(Generic[Record]):
         if lang in self._subsets:
             index = self._subsets[lang][index]
         return int(self.store.languages[lang][index])
+
+    def rows(self) -> Iterator[int]:
+        """The numbers, in the store, of all records that it draws, language after language."""
+        for lang, size in self.sizes.items():
+            subset, numbers = self._subsets.get(lang), self.store.languages[lang]
+            yield from (int(numbers[index if subset is None else subset[index]]) for index in range(size))
 
     def state_dict(self) -> dict[str, Any]:
         """The position, as small JSON: the step and how many records of each language were drawn; and the seed, the

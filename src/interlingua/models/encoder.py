@@ -91,6 +91,7 @@ class Encoder(nn.Module, EncodesByRole):
         *,
         pooling: str | None = None,
         layer: int | Sequence[int] | None = None,
+        dense: bool | None = None,
         normalize: bool | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
@@ -103,6 +104,8 @@ class Encoder(nn.Module, EncodesByRole):
 
         What is not given stays as the folder says; a bare Hugging Face model gets mean pooling. `layer=k` cuts the
         model to its first k layers and pools hidden state k (0 = embeddings); a list keeps these layers, from 0.
+        `dense=False` leaves out the folder's Dense layers, such as LaBSE's pooler. So does another pooling or
+        `layer=k`, which they were not trained for, unless `dense=True`.
         `max_length` is a number of tokens or one per role. `template` joins title and text: a format string, or "pair"
         (`<s> title </s></s> text </s>`).
         `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
@@ -143,6 +146,7 @@ class Encoder(nn.Module, EncodesByRole):
             parts,
             pooling=pooling,
             layer=layer,
+            dense=dense,
             normalize=normalize,
             device=device,
             dtype=dtype,
@@ -158,6 +162,7 @@ class Encoder(nn.Module, EncodesByRole):
         *,
         pooling: str | None = None,
         layer: int | Sequence[int] | None = None,
+        dense: bool | None = None,
         normalize: bool | None = None,
         device: str | torch.device | None = None,
         dtype: str | torch.dtype | None = None,
@@ -168,9 +173,17 @@ class Encoder(nn.Module, EncodesByRole):
         """An encoder of these parts with the options of `load` applied to them."""
         backbone = parts.backbone
         changed = layer is not None or pooling not in (None, parts.pooling) or normalize not in (None, parts.normalize)
+        changed |= dense is False and bool(parts.dense)
         if parts.language_maps is not None and changed:
             logger.warning("the calibration is left out: it was fitted with another layer, pooling or normalisation.")
             parts.language_maps = None
+        heads = [part for part in parts.dense if isinstance(part, Dense)]
+        if heads and not isinstance(backbone, StaticEmbedding) and dense is None:
+            dense = pooling in (None, parts.pooling) and (not isinstance(layer, int) or layer == backbone.layers)
+            if not dense:
+                logger.warning("the Dense layers are left out: they were trained with another layer or pooling.")
+        if dense is False:
+            parts.dense = []
         limit = None
         if isinstance(backbone, StaticEmbedding):
             if pooling not in (None, "mean") or layer not in (None, 0) or isinstance(max_length, Mapping):

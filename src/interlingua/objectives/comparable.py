@@ -378,11 +378,12 @@ class Comparable(SpanObjective):
         )
         long = [len(content) >= self.settings.min_tokens for content in contents]
         remaining = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
+        if len(remaining) < 2:  # the next step may have others: short ones are better than no step
+            remaining = [number for number in range(len(pairs)) if contents[number] and contents[number + len(pairs)]]
         if len(remaining) < 2:
             raise BadInput(
-                f"of {len(pairs)} pairs of linked documents {len(remaining)} have {self.settings.min_tokens} "
-                "tokens on both sides: nothing to tell apart. Give longer documents, or lower "
-                "objectives.comparable.min_tokens."
+                f"of {len(pairs)} pairs of linked documents {len(remaining)} have text on both sides: nothing to tell "
+                "apart. Give other documents, or raise data.linked.batch."
             )
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         longest = self.settings.longest_word if self.settings.whole_word else 1

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from interlingua.data.datasets import open_store, open_stream, texts_by_language, texts_of
-from interlingua.data.records import batched
+from interlingua.data.records import QuestionPassage, batched
 from interlingua.data.store import Store
-from interlingua.data.stream import key_of
+from interlingua.data.stream import Stream, key_of
 from interlingua.errors import BadInput
 from interlingua.files import alone, atomic_write
 from interlingua.models.dual import DualEncoder
@@ -43,6 +43,7 @@ from interlingua.training.weighted import (
     WeightedObjective,
     advise,
     check,
+    data_read,
     kind_of,
     options_of,
     weighted_objective,
@@ -142,11 +143,13 @@ def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
 
 
 def _stores(recipe: Recipe, out: Path, processes: Processes) -> dict[str, Store[Any]]:
+    read = data_read(recipe)
+    data = {name: spec for name, spec in recipe.data.items() if name in read}
     if processes.first:
-        for name, spec in recipe.data.items():
+        for name, spec in data.items():
             open_store(name, spec, out / "data")
     processes.wait()
-    return {name: open_store(name, spec, out / "data", build=False) for name, spec in recipe.data.items()}
+    return {name: open_store(name, spec, out / "data", build=False) for name, spec in data.items()}
 
 
 def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Store[Any]], processes: Processes) -> Model:
@@ -227,6 +230,7 @@ def dual_of(spec: ModelSpec, start: Path | None, texts: Iterator[str] | None, se
     options: dict[str, Any] = {
         "pooling": spec.pooling,
         "layer": None if start is not None else spec.layer,
+        "dense": None if start is not None else spec.dense,
         "normalize": spec.normalize,
         "max_length": spec.max_length,
         "prompts": spec.prompts,
@@ -284,6 +288,9 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         for name, spec in specs.items()
     ]
     names = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
+    for name in [name for name in recipe.data if name not in names and processes.first]:
+        use = "only the vocabulary is made of it" if name in stores else "it is not read"
+        logger.info(f"data.{name}: {use}, since no objective asks for it")
     streams = {
         name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))
         for name, spec in recipe.data.items()
@@ -324,7 +331,7 @@ def _teachers(
 ) -> dict[str, TeacherVectors | TeacherStates]:
     """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
     teachers: dict[str, TeacherVectors | TeacherStates] = {}
-    pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Store[Any]]]] = {}
+    pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Stream[Any]]]] = {}
     for name, spec in specs.items():
         if kind_of(name, spec) == "state_distillation":
             teachers[name] = _state_teacher(name, options_of(name, spec, recipe)[1], model, processes)
@@ -334,17 +341,16 @@ def _teachers(
             assert not callable(options.teacher)  # nothing in a recipe is
             source = options.teacher
             teacher = TeacherSpec(model=source) if isinstance(source, str) else source  # type: ignore[call-arg]
-            stream = entry.reads.get(options.of, options.of)
-            if stream not in stores:
-                raise BadInput(f"objectives.{name}: needs data named '{stream}'; the recipe has {', '.join(stores)}.")
+            data = entry.reads.get(options.of, options.of)
+            stream = open_stream(data, stores[data], recipe.data[data], key_of(recipe.seed, "stream", data))
             # vectors are kept as the teacher gives them, and centred as they are read
             key = teacher.model_dump_json(exclude={"centre"})
-            pupils.setdefault(key, []).append((name, teacher, options, stores[stream]))
+            pupils.setdefault(key, []).append((name, teacher, options, stream))
     for number, group in enumerate(pupils.values()):
 
         def texts(group: list[Any] = group) -> Iterator[tuple[str, Text]]:
-            for _, _, options, store in group:
-                yield from taught_texts(options, (store[row] for row in range(len(store))))
+            for _, _, options, stream in group:
+                yield from taught_texts(options, (stream.store[row] for row in stream.rows()))
 
         # each teacher has a folder of its own
         place = out if number == 0 else out / f"teacher-{number + 1}"
@@ -394,6 +400,11 @@ def _validation(
         open_store("questions", spec.questions, out / "validation")
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
+    if not isinstance(store[0], QuestionPassage):
+        raise BadInput(
+            f"validation.questions: {spec.questions.path} holds {type(store[0]).__name__} records; questions with "
+            "their passages are needed. Set its kind to questions, triples or cloze."
+        )
     if len(store) < 2:
         raise BadInput(
             f"validation.questions: {spec.questions.path} holds one question. Its loss compares questions with one "

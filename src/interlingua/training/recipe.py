@@ -21,6 +21,7 @@ from pydantic import (
 from interlingua.data.datasets import DataSpec
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import existing, read_lines
+from interlingua.models.folder import stored_role
 from interlingua.plain_yaml import parse_yaml, yaml_text
 from interlingua.settings import Settings
 from interlingua.training.optimizer import OptimizerSpec
@@ -39,7 +40,7 @@ class LateInteractionSpec(Settings):
     skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
 
 
-LATER = frozenset(["dropout", "sif_coefficient"])
+LATER = frozenset(["dense", "dropout", "sif_coefficient"])
 """Fields of `ModelSpec` that came later: a recipe has them only where they are given."""
 
 
@@ -56,6 +57,11 @@ class ModelSpec(Settings):
         None, description="how token states become one vector; none: as the folder says, else mean"
     )
     layer: int | None = Field(None, description="pool this hidden state (0 = embeddings)")
+    dense: bool | None = Field(
+        None,
+        description="keep the Dense layers that a folder has after its pooling, such as LaBSE's; none: unless another "
+        "layer or pooling is taken",
+    )
     normalize: bool | None = Field(None, description="bring vectors to unit length; none: as the folder says")
     encoders: Literal["untied", "tied"] = Field(
         "untied", description="one encoder for questions and one for passages, or one for both"
@@ -92,6 +98,16 @@ class ModelSpec(Settings):
         """All fields, but those of `LATER` only where they are given: the digests of recipes stay as they were."""
         values: dict[str, Any] = fields(self)
         return {name: value for name, value in values.items() if value is not None or name not in LATER}
+
+    @field_validator("prompts")
+    @classmethod
+    def _roles(cls, prompts: dict[str, str] | None) -> dict[str, str] | None:
+        for role in prompts or ():
+            try:
+                stored_role(role)
+            except BadInput as error:
+                raise ValueError(str(error).rstrip(".")) from error
+        return prompts
 
     @field_validator("freeze")
     @classmethod
@@ -162,6 +178,15 @@ class ValidationSpec(Settings):
     questions: DataSpec = Field(description="questions held out from training")
     limit: int = Field(2_000, gt=0, description="how many are used, at most")
     batch: int = Field(48, gt=1, le=1_000_000, description="questions compared with one another")
+
+    @field_validator("questions")
+    @classmethod
+    def _read_in_order(cls, questions: DataSpec) -> DataSpec:
+        for name in ("limit", "batch", "alpha", "one_language", "window"):
+            if getattr(questions, name) != DataSpec.model_fields[name].default:
+                instead = f"; validation.{name} counts" if name in ("limit", "batch") else ""
+                raise ValueError(f"{name} is for the data of a training{instead}. Leave it out")
+        return questions
 
 
 class Recipe(Settings):

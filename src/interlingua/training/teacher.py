@@ -241,14 +241,20 @@ def _done(folder: Path, about: dict[str, Any]) -> int:
 def _loaded(spec: TeacherSpec, device: str) -> DualEncoder:
     precision = on_processor(spec.precision, device)
     if spec.layers is None:
-        return DualEncoder.load(spec.model, device=device, precision=precision)
+        teacher = DualEncoder.load(spec.model, device=device, precision=precision)
+        if any(encoder.language_maps is not None for encoder in (teacher.query, teacher.passage)):
+            raise BadInput(
+                f"objectives.distillation.teacher: {spec.model} is calibrated by language, and a text to learn is "
+                "known by its words alone. Give the model that was calibrated."
+            )
+        return teacher
     return DualEncoder.tied(Encoder.load(spec.model, layer=spec.layers, device=device, precision=precision))
 
 
 def learn_from(
     spec: TeacherSpec, texts: Callable[[], Iterable[tuple[str, Text]]], dim: int, out: Path, processes: Processes
 ) -> TeacherVectors:
-    """The vectors of `spec`'s model, with its prompts and the calibration of each role, for `texts`, in `dim`
+    """The vectors of `spec`'s model, with its prompt for each role, for `texts`, in `dim`
     dimensions; kept in the folder that the spec names, or under `out`."""
     folder = Path(spec.vectors) if spec.vectors else out / "data" / "teacher"
     about: dict[str, Any] | None = None

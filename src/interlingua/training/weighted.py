@@ -73,10 +73,7 @@ class WeightedObjective:
             if name in available:
                 names.append(name)
             elif not stream.endswith("?"):
-                raise BadInput(
-                    f"objective '{self.name}' needs data named '{name}'; the recipe has "
-                    f"{', '.join(sorted(available)) or 'none'}."
-                )
+                raise lacks(self.name, name, available)
         return names
 
     def batch(self, drawn: Batch) -> Batch:
@@ -98,14 +95,19 @@ def check(recipe: Recipe) -> None:
     if not names:
         raise BadInput("the recipe has no objectives.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in names}
+    repel = {kind_of(name, recipe.objectives[name] or {}) for name in names if _counts(name, recipe)} & REPELLING
     predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in names if _predicts(name, recipe))
     if recipe.optimizer.sparse_embeddings and predicting:
         raise BadInput(
             f"optimizer.sparse_embeddings: {predicting[0]} predicts subwords, which changes all embeddings. "
             "Leave one of them out."
         )
-    if "language" in kinds and not REPELLING & kinds:
-        raise BadInput("the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval.")
+    if "language" in kinds and not repel:
+        raise BadInput(
+            "the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval, with a weight "
+            "above 0."
+        )
+    _check_backbone(recipe)
     _check_sampling(recipe, names)
     _check_late_interaction(recipe)
     for name, spec in recipe.objectives.items():
@@ -118,6 +120,54 @@ def check(recipe: Recipe) -> None:
                     "or model.encoders: tied."
                 )
             _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
+            for data, is_needed in data_of(name, spec, recipe).items():
+                if is_needed and data not in recipe.data:
+                    raise lacks(name, data, recipe.data)
+
+
+def _counts(name: str, recipe: Recipe) -> bool:
+    """Whether an entry of `objectives` has a weight above 0."""
+    return options_of(name, recipe.objectives[name] or {}, recipe)[0].weight > 0
+
+
+def _check_backbone(recipe: Recipe) -> None:
+    """Whether a new backbone is told what another place says already."""
+    backbone = Backbone.of(recipe.model.backbone)
+    if backbone.static is not None and backbone.static.token_dropout:
+        raise BadInput("model.backbone.static.token_dropout: a recipe says it as model.token_dropout. Write it there.")
+    scratch = backbone.scratch
+    if scratch is not None and scratch.embeddings is not None:
+        for option in ("vocab_size", "lowercase"):
+            if option in scratch.model_fields_set:
+                raise BadInput(
+                    f"model.backbone.scratch.{option}: the vocabulary is that of {scratch.embeddings}. Leave it out."
+                )
+
+
+def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, bool]:
+    """The data that an entry of `objectives` reads, and whether it must be there."""
+    (entry, options), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
+    streams = (options.of,) if isinstance(options, Distillation.Settings) else kind.streams
+    plain = {stream.removesuffix("?"): not stream.endswith("?") for stream in streams}
+    return {entry.reads.get(stream, stream): is_needed for stream, is_needed in plain.items()}
+
+
+def data_read(recipe: Recipe) -> set[str]:
+    """The data that the recipe's objectives read; all of it where a vocabulary is learned or frequencies are counted,
+    unless `tokenizer_data` says of what."""
+    names = {
+        data for name, spec in recipe.objectives.items() if spec is not None for data in data_of(name, spec, recipe)
+    }
+    if Backbone.of(recipe.model.backbone).name is None or recipe.model.sif_coefficient is not None:
+        names.update(recipe.tokenizer_data or recipe.data)
+    return names & recipe.data.keys()
+
+
+def lacks(name: str, data: str, available: Iterable[str]) -> BadInput:
+    """The error for an objective whose data the recipe does not have."""
+    return BadInput(
+        f"objective '{name}' needs data named '{data}'; the recipe has {', '.join(sorted(available)) or 'none'}."
+    )
 
 
 def _predicts(name: str, recipe: Recipe) -> bool:
@@ -235,17 +285,10 @@ def options_of(name: str, spec: dict[str, Any], recipe: Recipe) -> tuple[Entry, 
 
 def training_digest(recipe: Recipe) -> str:
     """Equal for recipes that train the same model: 32 hex digits over everything but the description, objectives that
-    are switched off, and data that no objective reads (unless a vocabulary is learned from it)."""
+    are switched off, and data that nothing reads (`data_read`)."""
     objectives = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
-    data = recipe.data
-    if Backbone.of(recipe.model.backbone).name is not None:
-        names = set()
-        for name, spec in objectives.items():
-            entry, options = options_of(name, spec, recipe)
-            streams = [stream.removesuffix("?") for stream in OBJECTIVES[kind_of(name, spec)].streams]
-            for stream in [options.of] if isinstance(options, Distillation.Settings) else streams:
-                names.add(entry.reads.get(stream, stream))
-        data = {name: spec for name, spec in data.items() if name in names}
+    names = data_read(recipe)
+    data = {name: spec for name, spec in recipe.data.items() if name in names}
     canonical = recipe.model_copy(update={"description": "", "objectives": objectives, "data": data})
     return blake2b(recipe_text(canonical).encode(), digest_size=16).hexdigest()
 
