@@ -11,7 +11,7 @@ from interlingua.data.files import read_files
 from interlingua.data.files.chunks import Block, chunk
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
-from interlingua.index import Index
+from interlingua.index import Index, documents
 from interlingua.index.documents import Document, cut_from, overlap, says
 
 STORM = "The keeper wrote every storm into a small blue book."
@@ -67,6 +67,16 @@ def test_a_long_document_with_a_gap_is_read_to_its_end(built):
     for around in (-1, 10**6):
         with pytest.raises(BadInput, match=f"around={around}: must be from 0 to 5,000"):
             index.document("a.txt#10", around=around)
+
+
+def test_a_document_that_ends_at_the_limit_is_whole(built, monkeypatch):
+    monkeypatch.setattr(documents, "MOST", 100)
+    index = built(
+        [Passage(f"a.txt#{n}", f"text {n}", "", "en", {"source": "a.txt", "chunk": f"{n}"}) for n in range(1, 51)]
+    )
+    assert [index.document(f"a.txt#{number}").whole for number in (1, 20, 50)] == [True] * 3
+    index.add([Passage("a.txt#52", "text 52", "", "en", {"source": "a.txt", "chunk": "52"})])
+    assert [index.document(f"a.txt#{number}").whole for number in (1, 2, 52)] == [False, True, False]
 
 
 def test_a_passage_that_was_not_cut_is_its_document(built):

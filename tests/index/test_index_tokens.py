@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -154,6 +155,32 @@ def test_a_view_of_an_index_that_was_replaced_gets_no_vectors_of_the_new_one(ind
     assert view.tokens(reranker, [row]).keys() == {row}
     Index.build(LengthEncoder(), PASSAGES[::-1], tmp_path / "idx", overwrite=True).keep_tokens(reranker)
     assert view.tokens(reranker, [row]) == {}
+
+
+def test_passages_that_came_later_are_compared_by_token_states_too(tiny_encoder, tmp_path):
+    index = Index.build(tiny_encoder(pooling="mean"), PASSAGES[:6], tmp_path / "idx")
+    assert index.keep_tokens() == 6
+    index.add([dataclasses.replace(passage, metadata={"source": "new"}) for passage in PASSAGES[6:]])
+    question = PASSAGES[7].text
+    before = index.search(question, where={"source": "new"})
+    assert all("tokens" in hit.parts for hit in before)
+    assert index.keep_tokens() == len(before)
+    after = {hit.passage.id: hit.parts["tokens"] for hit in index.search(question, where={"source": "new"})}
+    assert {hit.passage.id: hit.parts["tokens"] for hit in before} == pytest.approx(after, abs=0.01)
+
+
+def test_an_index_is_searched_while_another_takes_its_place(index, monkeypatch):
+    hits, rename, found = index.search("old"), os.rename, []
+
+    def renamed(old, new):
+        rename(old, new)
+        if str(new).endswith(".old") and not found:
+            found.append(index.search("old"))
+
+    monkeypatch.setattr(os, "rename", renamed)
+    Index.build(LengthEncoder(), PASSAGES[:3], index.path, overwrite=True)
+    assert found == [hits]
+    assert len(index.refresh()) == 3
 
 
 def test_errors(index, reranker):

@@ -10,9 +10,10 @@ import pytest
 from interlingua.data.files import SourceNames
 from interlingua.data.passages import read_sources
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index import Index
-from interlingua.index.index import build_index, open_index
+from interlingua.index.index import build_index, check_index, open_index
+from interlingua.index.local.backup import backup, restore
 from interlingua.models.late_interaction import LateInteractionEncoder
 
 WORDS = {"en": "storm book river star bridge".split(), "fi": "myrsky kirja joki tähti silta".split()}
@@ -224,6 +225,31 @@ def test_a_build_that_was_stopped_goes_on_with_each_version(tmp_path, monkeypatc
         one.key for one in PAGES if one.key != PAGES[6].key
     )
     assert not (tmp_path / "idx" / index_build.STARTED).exists()
+
+
+def test_what_a_stopped_build_with_another_model_left_is_gone(tmp_path, tiny_static):
+    def stopped():
+        yield from PAGES
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Index.build(tiny_static(seed=1), stopped(), tmp_path / "idx")
+    Index.build(tiny_static(seed=2), PAGES[:4], tmp_path / "idx")
+    assert [finding for finding in check_index(tmp_path / "idx") if finding.advice] == []
+    backup(tmp_path / "idx", tmp_path / "idx.tar")
+    assert restore(tmp_path / "idx.tar", tmp_path / "again") == 4
+
+
+def test_a_passage_without_a_source_is_placed_whatever_the_order(tmp_path):
+    def page(text, source=""):
+        return Passage("x", text, "", "en", {"source": source} if source else {})
+
+    for number, sources in enumerate((["a"], ["a", "b"])):
+        index = Index.build(LetterEncoder(), [page("old", source) for source in sources], tmp_path / str(number))
+        for call in ([page("new", "a"), page("stray")], [page("stray"), page("new", "a")]):
+            with pytest.raises(BadInput, match=r"occurs twice|has 2 passages with the id 'x'"):
+                index.replace(call)
+            assert {one.text for one in index.versions("x")} == {"old"}
 
 
 @pytest.fixture

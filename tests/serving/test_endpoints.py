@@ -400,6 +400,15 @@ def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
         yield
         raise Damaged(f"{index.path}: the disk does not answer.")
 
+    @contextmanager
+    def full() -> Iterator[None]:
+        raise OSError(28, "No space left on device", str(index.path))
+        yield
+
+    monkeypatch.setattr(index, "together", full)
+    answer = client.delete("/passages/p/0", headers=writer)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_written")
+    assert answer.json()["error"]["message"] == "No space left on device."
     monkeypatch.setattr(index, "together", failing)
     broken = client.post("/passages", json={"passages": [{"id": "broken", "text": "b"}]}, headers=writer)
     assert (broken.status_code, "'broken' cannot be written" in broken.json()["error"]["message"]) == (400, True)
@@ -407,8 +416,9 @@ def test_a_write_that_the_disk_does_not_take_is_not_acknowledged(
         client.delete("/passages/p/0", headers=writer),
         client.post("/passages", json={"passages": [{"id": "a", "text": "b"}]}, headers=writer),
     ):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_written")
-        assert answer.json()["error"]["message"] == "the index: the disk does not answer."
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not_safe")
+        said = "the change is made and found, but the disk may lose it (the index: the disk does not answer)."
+        assert answer.json()["error"]["message"] == f"{said} Send it again."
 
 
 def test_bad_passages_change_nothing(client: TestClient, index: Any, writer: dict[str, str]) -> None:

@@ -317,6 +317,19 @@ def test_a_range_may_fit_the_values_of_one_index_alone(encoder: Any, model: Path
         assert "the indexes: no value of 'kind' can be compared with '5'" in asked.json()["error"]["message"]
 
 
+def test_bokmål_is_norwegian_in_each_index(tmp_path: Path, encoder: Any, model: Path) -> None:
+    passages = {
+        "a": [Passage("nb", "Boken ligger på bordet.", "", "nb")],
+        "b": [Passage("no", "Boken ligger der.", "", "no"), Passage("en", "The book.", "", "en")],
+    }
+    with serving(build(encoder, tmp_path, model, **passages)) as client:
+        for name in ("no", "nb"):
+            assert sorted(names(search(client, langs=[name]))) == ["a-nb", "b-no"]
+            assert sorted(names(search(client, lang=name, lang_of_results="same"))) == ["a-nb", "b-no"]
+    with serving(build(encoder, tmp_path / "one", model, a=passages["a"])) as client:
+        assert [hit["id"] for hit in search(client, lang="no", lang_of_results="same")["hits"]] == ["nb"]
+
+
 def test_languages_and_groups_are_those_of_one_index(client: TestClient, read: dict[str, Index]) -> None:
     assert names(search(client, langs=["fi"])) == ["faq-kirja"]
     assert names(search(client, lang="fi", lang_of_results="same")) == ["faq-kirja"]

@@ -175,6 +175,10 @@ def test_texts_that_grow_too_long_are_refused(client: TestClient, monkeypatch: p
     monkeypatch.setattr(embeddings, "MAX_TEXTS", 50)
     status = [client.post("/v1/embeddings", json={"input": ["\ufdfa"] * count}).status_code for count in (2, 3)]
     assert status == [200, 422]
+    monkeypatch.setattr(embeddings, "MAX_TEXTS", 18 * 70)  # more texts than go through the model at once
+    answers = [client.post("/v1/embeddings", json={"input": ["\ufdfa"] * count}) for count in (70, 71)]
+    assert [answer.status_code for answer in answers] == [200, 422]
+    assert answers[1].json()["error"]["message"].startswith("text 71 of 71: 18 characters after NFKC normalisation")
 
 
 def test_time_that_is_spent_is_a_clear_error(index: Index) -> None:

@@ -127,6 +127,20 @@ def test_writes_together_are_synced_once_when_the_block_ends(place, synced):
     assert content(Index.open(place, Lengths())) == texts(passages(1, 105))
 
 
+def test_changes_before_one_that_failed_are_synced_too(place, synced):
+    index = Index.open(place, Lengths())
+
+    def change() -> None:
+        with index.together():
+            index.add(passages(100, 101))
+            index.add(passages(0, 1))
+
+    with pytest.raises(InterlinguaError, match="has a passage"):
+        change()
+    assert synced_version(place) == PassageTable.open(place).version
+    assert len(index) == 101
+
+
 @pytest.mark.parametrize(
     "write",
     [

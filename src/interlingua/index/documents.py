@@ -107,16 +107,20 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
     radius = MOST // 2 if around is None else around
     first, end = max(1, number - radius), number + radius + 1
     passages, empty = {number: passage}, 0
+
+    def window(start: int, stop: int) -> dict[int, Passage]:
+        ids = {f"{name}#{chunk}": chunk for chunk in range(start, stop)}
+        return {ids[match.id]: match for match in find(list(ids)) if cut_from(match) == (name, ids[match.id])}
+
     for start in range(first, end, WINDOW):
-        ids = {f"{name}#{chunk}": chunk for chunk in range(start, min(start + WINDOW, end))}
-        window = {ids[match.id]: match for match in find(list(ids)) if cut_from(match) == (name, ids[match.id])}
-        passages |= window
-        empty = 0 if window else empty + 1
+        near = window(start, min(start + WINDOW, end))
+        passages |= near
+        empty = 0 if near else empty + 1
         if empty == GAP and start > number:
             end = start
             break
     numbers = sorted(passages)
-    whole = around is None and first == 1 and end <= number + radius
+    whole = around is None and first == 1 and (end <= number + radius or not window(end, end + WINDOW))
     return Document([passages[chunk] for chunk in numbers], numbers.index(number), whole)
 
 

@@ -74,6 +74,8 @@ class Arriving:
         self.place, self.verb = place, verb
         self.seen = Keys()
         """Source and id of all that were matched."""
+        self.replaced = Keys()
+        """Those of them that were there before."""
         self.sources: set[str] = set()
         """Their sources."""
 
@@ -87,17 +89,25 @@ class Arriving:
         """
         passages = [coded(passage) for passage in passages]
         rows = find([passage.id for passage in passages])
-        return [
-            self._matched(passage, {source_of(row): row for row in rows.get(passage.id, ())}) for passage in passages
-        ]
+        return [self._place(passage, {source_of(row): row for row in rows.get(passage.id, ())}) for passage in passages]
+
+    def _place(self, passage: Passage, rows: Mapping[str, Row]) -> tuple[Passage, Row | None]:
+        matched, row = self._matched(passage, rows)
+        if row is not None:
+            self.replaced.add(matched.key)
+        return matched, row
 
     def _matched(self, passage: Passage, rows: Mapping[str, Row]) -> tuple[Passage, Row | None]:
         key = passage.key
         if not self.seen.add(key):
             raise twice(passage)
         self.sources.add(key[0])
-        # what this call has written itself is not what it finds
-        rows = {source: row for source, row in rows.items() if source == key[0] or (source, key[1]) not in self.seen}
+        # what this call has added itself is not what it finds
+
+        def is_new(source: str) -> bool:
+            return (source, key[1]) in self.seen and (source, key[1]) not in self.replaced
+
+        rows = {source: row for source, row in rows.items() if source == key[0] or not is_new(source)}
         if self.verb == "add" and (key[0] in rows or (rows and not key[0])):
             raise BadInput(
                 f"{self.place}: has a passage '{passage.id}' already"

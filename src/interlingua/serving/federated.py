@@ -24,7 +24,7 @@ from interlingua.errors import BadInput
 from interlingua.index.documents import says
 from interlingua.index.filters import Condition, check_field, check_filter, comparable, most_frequent, narrowed_to
 from interlingua.index.index import Hit
-from interlingua.index.metadata import Budget, Question
+from interlingua.index.metadata import Budget, Question, codes_in
 from interlingua.index.search import GROUPS, with_same
 from interlingua.index.store import View
 from interlingua.retrieval.fusion import RRF_K
@@ -90,7 +90,7 @@ class Federated:
         if not first.same:
             languages = {lang for view in views for lang in view.languages}
             for lang in first.langs or ():
-                if lang not in languages:
+                if languages.isdisjoint(codes_in(languages, lang) or ()):
                     raise BadInput(f"the indexes: no passage is in language '{lang}'.")
 
     def _facets(self, parts: Sequence[Searches]) -> dict[str, dict[str, int]]:
@@ -106,7 +106,7 @@ def narrowed(one: Searches, view: View[Any]) -> Searches | None:
     without ranges that none of its values can be compared with. None where no passage of it can be found."""
     fields, langs = view.fields, one.langs
     if langs is not None:
-        langs = tuple(lang for lang in langs if lang in view.languages)
+        langs = tuple(lang for lang in codes_in(view.languages, langs) or () if lang in view.languages)
         if not langs:
             return None
 

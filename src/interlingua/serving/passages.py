@@ -125,9 +125,21 @@ class Change:
                         results.append(Changed(item(self.index), len(self.index)))
                     except Exception as error:
                         results.append(error)
-        except (Busy, Damaged, Stale) as error:  # another process writes, or the disk does not take it
-            return [result if isinstance(result, Exception) else error for result in results] or [error] * len(items)
+        except (Busy, Damaged, Stale, OSError) as error:  # another process writes, or the disk does not take it
+            if not results:
+                return [error] * len(items)
+            unsafe = NotSafe(f"the change is made and found, but the disk may lose it ({_said(error)}). Send it again.")
+            return [result if isinstance(result, Exception) else unsafe for result in results]
         return results
+
+
+class NotSafe(Damaged):
+    """A change that is made, and that a power cut may undo."""
+
+
+def _said(error: Exception) -> str:
+    """What a client may know of an error: not where the index is."""
+    return error.strerror or "the disk fails" if isinstance(error, OSError) else str(error).rstrip(".")
 
 
 AUDITED = 10
@@ -222,8 +234,10 @@ def _passages(body: PassagesRequest) -> list[Passage]:
 async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
     """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
     result = await service.writer.submit(Change(service.index), write, size)
-    if isinstance(result, Busy | Damaged | Stale):
-        raise ApiError(409, "not_written", service.told(result), {"Retry-After": "5"}) from result
+    if isinstance(result, Busy | Damaged | Stale | OSError):
+        code = "not_safe" if isinstance(result, NotSafe) else "not_written"
+        told = f"{_said(result)}." if isinstance(result, OSError) else service.told(result)
+        raise ApiError(409, code, told, {"Retry-After": "5"}) from result
     if isinstance(result, Exception):
         raise result
     service.passages = result.passages

@@ -21,7 +21,7 @@ from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index.documents import called
 from interlingua.index.filters import Filter, without
 from interlingua.index.index import Hit, Index
-from interlingua.index.metadata import Budget, OutOfTime, Question
+from interlingua.index.metadata import Budget, OutOfTime, Question, codes_in
 from interlingua.index.search import finite
 from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
@@ -149,7 +149,7 @@ class Searches:
     def __call__(self, items: Sequence[Question]) -> list[Answer]:
         if self.same:
             self.index.refresh()  # another process may have written the first passage in this language
-            if not set(self.langs or ()) & set(self.index.languages):
+            if not set(codes_in(self.index.languages, self.langs) or ()) & set(self.index.languages):
                 return [Answer([], [], {key: {} for key in self.facets}) for _ in items]
         budget = Budget(self.seconds)
         rankings = self.found(items, budget)
@@ -289,21 +289,24 @@ class Embeddings:
 
 
 class Part(NamedTuple):
-    """Texts of one request: those from number `first` (from 1) on, of `total`."""
+    """Texts of one request: those from number `first` (from 1) on, of `total`. `lengths`: by `first`, those of the
+    parts of the request that were checked."""
 
     texts: Sequence[str]
     first: int
     total: int
+    lengths: dict[int, int]
 
 
 def parts(texts: Sequence[str], most: int) -> list[Part]:
     """`texts` in parts of at most `most`. Between two parts of a large request the model answers others."""
-    return [Part(texts[start : start + most], start + 1, len(texts)) for start in range(0, len(texts), most)]
+    lengths: dict[int, int] = {}
+    return [Part(texts[start : start + most], start + 1, len(texts), lengths) for start in range(0, len(texts), most)]
 
 
 def check_lengths(part: Part) -> None:
     """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
-    total_length = 0
+    before = total_length = sum(length for first, length in part.lengths.items() if first < part.first)
     for number, text in enumerate(part.texts, part.first):
         length = len(text) if text.isascii() else len(nfkc(text))
         total_length += length
@@ -315,6 +318,7 @@ def check_lengths(part: Part) -> None:
                 f"({total_length:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
                 f"{MAX_TEXTS:,} for all together.",
             )
+    part.lengths[part.first] = total_length - before
 
 
 def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:

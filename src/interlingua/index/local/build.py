@@ -27,7 +27,7 @@ from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_r
 from interlingua.index.local.seals import FILE as SEALS
 from interlingua.index.local.seals import held_by, write_seals
 from interlingua.index.local.search import index_vectors
-from interlingua.index.local.table import PassageTable, go_back, lock
+from interlingua.index.local.table import LOCK, PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct
 from interlingua.index.store import BuildSettings, chunks, encode_passages
@@ -118,10 +118,10 @@ def _left(partial: Path, made_with: dict[str, Any]) -> PassageTable | None:
     if same:
         with suppress(Damaged):  # for one, a table that is not there yet
             return go_back(partial)
-    for entry in partial.iterdir():
+    for entry in partial.iterdir():  # notes of what is synced, too: they are of files that go
         if entry.is_dir():
             shutil.rmtree(entry)
-        elif entry.name == MARKER:
+        elif entry.name != LOCK:
             entry.unlink()
     (partial / STARTED).write_text(json.dumps(made_with), encoding="utf-8")
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, Damaged, Stale
-from interlingua.files import Durability, durability_of, existing, remove_leftovers
+from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
+from interlingua.files import Durability, durability_of, existing, remove_leftovers, restore
 from interlingua.index.filters import Filter, Mask, Values
 from interlingua.index.local.build import build_folder, spooled
 from interlingua.index.local.caches import FOLDER as CACHES
@@ -238,6 +238,7 @@ class LocalStore(AddressedStore[Place]):
             return self._view
 
     def _load(self) -> None:
+        restore(self.path)  # a build with `overwrite` moves the old one aside for a moment
         stamp, metadata = signature(self.path), read_metadata(self.path)
         self._metadata, self._table = metadata, whole_table(self.path)
         self._take(None, stamp)
@@ -272,6 +273,11 @@ class LocalStore(AddressedStore[Place]):
                     table.sync()
                     if self._sealed is not None:
                         write_seals(self.path, self._sealed)
+            except BaseException:
+                if self.durability == "full":
+                    with suppress(InterlinguaError, OSError):  # what was changed before stays, and is to stay
+                        table.sync()
+                raise
             finally:
                 self._written = self._sealed = None
 

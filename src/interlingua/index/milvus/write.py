@@ -172,7 +172,9 @@ def compact(store: IndexVersion) -> None:
     for rows in store.scan(about["next"], PASSAGE):
         for row in rows:
             counts.add_passage(passage_of(row))
-    about |= {**_counted(counts), "mean_length": counts.length / max(1, counts.passages), "round": about["round"] + 1}
+    about |= {**_counted(counts), "round": about["round"] + 1}
+    if counts.passages:  # an empty index has no mean length: those that come are weighed by the last one
+        about["mean_length"] = counts.length / counts.passages
     for rows in store.scan(about["next"], [*PASSAGE, "vector", "subwords"]):
         store.upsert([_row(row["number"], passage_of(row), row["vector"], about, row["subwords"]) for row in rows])
     store.write_counts(counts.found_in, about["round"])

@@ -9,7 +9,7 @@ and the prompt. `interlingua tokens INDEX` keeps those of passages; docs/results
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,15 +114,18 @@ class StateMaxSim(Generic[Row]):
     def __init__(self, states: TokenStates) -> None:
         self.states = states
 
+    @classmethod
+    def of(cls, states: TokenStates | None, are_kept: Callable[[TokenStates], bool]) -> Self | None:
+        """That of the states, where an index keeps any of them."""
+        return None if states is None or not are_kept(states) else cls(states)
+
     def tokens(
         self,
         rows: Sequence[Row],
         kept: Mapping[Row, tuple[TokenStore, int]],
         passages: Callable[[Sequence[Row]], Sequence[Passage]],
     ) -> list[PassageTokens]:
-        """The token vectors of each of `rows`, those that are not `kept` encoded now; none where none is kept."""
-        if not kept:
-            return []
+        """The token vectors of each of `rows`, those that are not `kept` encoded now."""
         from interlingua.retrieval.late_interaction.retriever import passage_tokens  # loads torch
         from interlingua.retrieval.late_interaction.token_store import TokenStore
 
