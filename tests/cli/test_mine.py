@@ -71,7 +71,7 @@ def test_the_threshold_is_given_or_learnt_from_gold(street, capsys):
     everything = mine(street, "-k", 2, "--margin", "distance")[1]
     half = (float(everything[1][0]) + float(everything[2][0])) / 2
     assert mine(street, "-k", 2, "--margin", "distance", "--threshold", half) == (0, everything[:2])
-    assert "of --margin distance, say `threshold: X`" in capsys.readouterr().err
+    assert "of --margin distance, say `options: {threshold: X}`" in capsys.readouterr().err
     capsys.readouterr()
     learnt = mine(street, "--gold", street / "gold")[1]
     said = capsys.readouterr().err

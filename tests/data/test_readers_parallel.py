@@ -357,6 +357,7 @@ def test_ids_in_the_first_column_are_no_margins(tmp_path: Path) -> None:
         ("en-US_de-DE.tsv", ("en", "de")),
         ("en-US_pt-BR.tsv", ("en", "pt")),
         ("pt-br_en-us.tsv", ("pt", "en")),
+        ("europarl.de-en_fr-en.tsv", ("de", "en")),
         ("corpus.zh-tw_en-gb.tsv.gz", ("zh", "en")),
         ("tm.en-US_ar-SA.tsv.gz", ("en", "ar")),
         ("memory.en-US.fr-FR.tsv", ("en", "fr")),

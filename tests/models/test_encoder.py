@@ -177,12 +177,12 @@ def test_another_layer_or_pooling_leaves_out_the_dense_layers(tiny_encoder, sent
     encoder.dense.append(Dense(32, 5, activation="torch.nn.modules.activation.Tanh"))
     encoder.save(tmp_path / "dense")
     plain.save(tmp_path / "plain")
-    for options in ({"layer": 1}, {"pooling": "cls"}, {"dense": False}):
+    for options in ({"layer": 1}, {"layer": [0]}, {"pooling": "cls"}, {"dense": False}):
         expected = Encoder.load(tmp_path / "plain", **{k: v for k, v in options.items() if k != "dense"})
         np.testing.assert_allclose(
             Encoder.load(tmp_path / "dense", **options).encode(sentences), expected.encode(sentences), atol=1e-6
         )
-    assert caplog.text.count("the Dense layers are left out") == 2
+    assert caplog.text.count("the Dense layers are left out") == 3
     for options in ({}, {"layer": 2}, {"pooling": "mean"}, {"layer": [1]}, {"layer": 1, "dense": True}):
         assert Encoder.load(tmp_path / "dense", **options).dim == 5
 

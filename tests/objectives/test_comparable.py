@@ -311,7 +311,10 @@ def test_short_documents_are_left_out_and_counted(encoder):
     assert loss.report["ln_candidates"] == pytest.approx(math.log(5))
     short = SpanPair("a b", TEXT, "de", 0.0, 0.0, "x")
     kept = one.spans({"linked": [pairs[0], short]}, encoder, 0)  # a step with a short pair is better than none
-    assert (kept.records, kept.report) == ([pairs[0], short], {"short": 0.0})
+    assert (kept.records, kept.report) == ([pairs[0], short], {"short": 0.0, "short_kept": 1.0})
+    lengths = [len(row.ids) for row in kept.rows]
+    loss = one.contrastive(kept, TokenVectors(torch.randn(sum(lengths), one.dim), lengths))
+    assert "1 of 2 pairs of this batch have a side of fewer than 12 tokens. They were kept" in loss.warning
     with pytest.raises(InterlinguaError, match="of 2 pairs of linked documents 1 have text on both sides"):
         one.spans({"linked": [pairs[0], SpanPair("", TEXT, "de", 0.0, 0.0, "x")]}, encoder, 0)
 

@@ -141,6 +141,21 @@ def test_changes_before_one_that_failed_are_synced_too(place, synced):
     assert len(index) == 101
 
 
+def test_what_the_disk_did_not_take_is_not_noted_as_synced(place, monkeypatch):
+    index, before, sync, failed = Index.open(place, Lengths()), synced_version(place), passage_store.sync, []
+
+    def once(paths):
+        if not failed:  # after a failed fsync the next one may succeed, and the content is lost all the same
+            failed.append(True)
+            raise OSError(5, "Input/output error")
+        sync(paths)
+
+    monkeypatch.setattr(passage_store, "sync", once)
+    with pytest.raises(InterlinguaError):
+        index.add(passages(100, 101))
+    assert synced_version(place) == before
+
+
 @pytest.mark.parametrize(
     "write",
     [

@@ -280,7 +280,9 @@ def bitext(arguments: argparse.Namespace) -> None:
         logger.warning("No threshold: the last of them are hardly translations. Read some, and cut with --threshold.")
     if arguments.margin != "ratio" and pairs:
         kind = arguments.margin
-        logger.info(f"Training takes pairs of a ratio of 1.04 or more; of --margin {kind}, say `threshold: X`.")
+        logger.info(
+            f"Training takes pairs of a ratio of 1.04 or more; of --margin {kind}, say `options: {{threshold: X}}`."
+        )
 
 
 def one_line(text: str) -> str:

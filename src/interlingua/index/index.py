@@ -254,7 +254,7 @@ class Index:
         static = StaticMaxSim.of(self._encoder.value, self._words)
         self._words = static or self._words
         self._states = TokenStates.of(self._encoder.value, self._states)
-        words = static or StateMaxSim[Any].of(self._states, self.store.has_tokens)
+        words = static or StateMaxSim[Any].of(self._states if mode == "hybrid" else None, self.store.has_tokens)
 
         def ask(view: View[Any]) -> list[list[Hit]]:
             self._check_filter(view, filters)

@@ -105,7 +105,7 @@ class Encoder(nn.Module, EncodesByRole):
         What is not given stays as the folder says; a bare Hugging Face model gets mean pooling. `layer=k` cuts the
         model to its first k layers and pools hidden state k (0 = embeddings); a list keeps these layers, from 0.
         `dense=False` leaves out the folder's Dense layers, such as LaBSE's pooler. So does another pooling or
-        `layer=k`, which they were not trained for, unless `dense=True`.
+        last layer, which they were not trained for, unless `dense=True`.
         `max_length` is a number of tokens or one per role. `template` joins title and text: a format string, or "pair"
         (`<s> title </s></s> text </s>`).
         `dtype` is what `encode` computes in (weights stay float32): by default float32 on a CPU, float16 on CUDA.
@@ -179,7 +179,8 @@ class Encoder(nn.Module, EncodesByRole):
             parts.language_maps = None
         heads = [part for part in parts.dense if isinstance(part, Dense)]
         if heads and not isinstance(backbone, StaticEmbedding) and dense is None:
-            dense = pooling in (None, parts.pooling) and (not isinstance(layer, int) or layer == backbone.layers)
+            last = layer if isinstance(layer, int) else 1 + max(layer) if layer else backbone.layers
+            dense = pooling in (None, parts.pooling) and last == backbone.layers
             if not dense:
                 logger.warning("the Dense layers are left out: they were trained with another layer or pooling.")
         if dense is False:

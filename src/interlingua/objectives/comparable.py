@@ -319,7 +319,8 @@ class Comparable(SpanObjective):
             16,
             ge=1,
             description="a pair with a side of fewer tokens is left out of its batch, counted in the log as "
-            "`comparable/short`, and warned of when it is more than a tenth",
+            "`comparable/short`, and warned of when it is more than a tenth; where fewer than two others remain, short "
+            "ones stay, and it is warned of",
         )
         role: Role = Field("passage", description="which encoder reads")
 
@@ -378,8 +379,11 @@ class Comparable(SpanObjective):
         )
         long = [len(content) >= self.settings.min_tokens for content in contents]
         remaining = [number for number in range(len(pairs)) if long[number] and long[number + len(pairs)]]
+        kept: dict[str, float] = {}
         if len(remaining) < 2:  # the next step may have others: short ones are better than no step
+            kept["short_kept"] = -float(len(remaining))
             remaining = [number for number in range(len(pairs)) if contents[number] and contents[number + len(pairs)]]
+            kept["short_kept"] += len(remaining)
         if len(remaining) < 2:
             raise BadInput(
                 f"of {len(pairs)} pairs of linked documents {len(remaining)} have text on both sides: nothing to tell "
@@ -398,7 +402,8 @@ class Comparable(SpanObjective):
                     [(position + len(opening), token) for position, token in masked.targets],
                 )
             )
-        return Spans(rows, [pairs[number] for number in remaining], {"short": float(len(pairs) - len(remaining))})
+        left_out = float(len(pairs) - len(remaining))
+        return Spans(rows, [pairs[number] for number in remaining], {"short": left_out, **kept})
 
     def represent(self, states: Tensor, lengths: Tensor) -> Tensor:
         if not self.per_token:
@@ -428,7 +433,13 @@ class Comparable(SpanObjective):
         )
         others = 2 * len(pairs) - 1 if self.settings.denominator == "simclr" else len(pairs)
         warning = None
-        if spans.report["short"] > SHORT * (len(pairs) + spans.report["short"]):
+        if kept := spans.report.get("short_kept"):
+            warning = (
+                f"{kept:.0f} of {len(pairs)} pairs of this batch have a side of fewer than {self.settings.min_tokens} "
+                "tokens. They were kept, since fewer than two others are there. Raise data.linked.batch, or give "
+                "longer documents."
+            )
+        elif spans.report["short"] > SHORT * (len(pairs) + spans.report["short"]):
             warning = (
                 f"{spans.report['short']:.0f} pairs of this batch have a side of fewer than {self.settings.min_tokens} "
                 f"tokens and were left out; {len(pairs)} remain."

@@ -111,8 +111,8 @@ class Delete:
 @dataclass(frozen=True)
 class Change:
     """Writes that waited together: done one by one, each whole or not at all, and synced together, before any is
-    acknowledged. One result each: a write that failed has its own error, and where the sync
-    fails, all have that."""
+    acknowledged. One result each: a write that failed has its own error. Where the sync fails, the others are
+    `NotSafe`."""
 
     index: Index
 

@@ -289,7 +289,7 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
     ]
     names = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
     for name in [name for name in recipe.data if name not in names and processes.first]:
-        use = "only the vocabulary is made of it" if name in stores else "it is not read"
+        use = "only its subwords are counted" if name in stores else "it is not read"
         logger.info(f"data.{name}: {use}, since no objective asks for it")
     streams = {
         name: open_stream(name, stores[name], spec, key_of(recipe.seed, "stream", name))

@@ -60,7 +60,7 @@ class ModelSpec(Settings):
     dense: bool | None = Field(
         None,
         description="keep the Dense layers that a folder has after its pooling, such as LaBSE's; none: unless another "
-        "layer or pooling is taken",
+        "last layer or pooling is taken",
     )
     normalize: bool | None = Field(None, description="bring vectors to unit length; none: as the folder says")
     encoders: Literal["untied", "tied"] = Field(

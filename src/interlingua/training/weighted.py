@@ -133,6 +133,8 @@ def _counts(name: str, recipe: Recipe) -> bool:
 def _check_backbone(recipe: Recipe) -> None:
     """Whether a new backbone is told what another place says already."""
     backbone = Backbone.of(recipe.model.backbone)
+    if backbone.name is None and recipe.model.dense is not None:
+        raise BadInput("model.dense: a new model has no Dense layers. Leave it out.")
     if backbone.static is not None and backbone.static.token_dropout:
         raise BadInput("model.backbone.static.token_dropout: a recipe says it as model.token_dropout. Write it there.")
     scratch = backbone.scratch
@@ -209,7 +211,8 @@ def _check_late_interaction(recipe: Recipe) -> None:
         )
     if is_static(recipe):
         raise BadInput("model.late_interaction needs a transformer; model.backbone is static.")
-    options = [name for name in ("pooling", "normalize", "max_length") if getattr(recipe.model, name) is not None]
+    names = ("pooling", "dense", "normalize", "max_length")
+    options = [name for name in names if getattr(recipe.model, name) is not None]
     options += ["similarity"] * (recipe.model.similarity != "cosine")
     if options:
         raise BadInput(

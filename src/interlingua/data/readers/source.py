@@ -155,7 +155,9 @@ _LOCALE, _PLAIN = r"([a-z]{2,3}-[A-Z]{2})", r"([a-z]{2,3})"
 _LOCALES = [
     re.compile(rf"(?:^|[._-]){first}[._-]{second}(?=[._-]|$)")
     for first, second in ((_LOCALE, _LOCALE), (_LOCALE, _PLAIN), (_PLAIN, _LOCALE))
-] + [re.compile(r"(?:^|\.)([a-z]{2,3}-[a-z]{2})_([a-z]{2,3}-[a-z]{2})(?=\.|$)")]
+]
+_SMALL = re.compile(r"(?:^|\.)([a-z]{2,3}-[a-z]{2})_([a-z]{2,3}-[a-z]{2})(?=\.|$)")
+"""Two locales in small letters. "de-en_fr-en" are none: one of their halves must be no language."""
 
 
 def languages_in_name(path: Path) -> tuple[str, str] | None:
@@ -164,7 +166,8 @@ def languages_in_name(path: Path) -> tuple[str, str] | None:
     name = plain_name(path)
     pairs = [(first, second) for first, second in _PAIR.findall(name) if first.isupper() or not second.isupper()]
     stem = Path(name).stem  # "txt" is a language, too
-    for first, second in [*(pair for pattern in _LOCALES for pair in pattern.findall(stem)), *pairs]:
+    small = [pair for pair in _SMALL.findall(stem) if any(find_code(locale[-2:]) is None for locale in pair)]
+    for first, second in [*(pair for pattern in _LOCALES for pair in pattern.findall(stem)), *small, *pairs]:
         codes = find_code(first), find_code(second)
         if codes[0] and codes[1] and codes[0] != codes[1]:
             return codes[0], codes[1]

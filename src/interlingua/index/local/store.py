@@ -268,16 +268,17 @@ class LocalStore(AddressedStore[Place]):
             self.refresh()
             self._written = table = PassageTable(self.path)
             try:
-                yield
+                try:
+                    yield
+                except BaseException:
+                    if self.durability == "full":
+                        with suppress(InterlinguaError, OSError):  # what was changed before stays, and is to stay
+                            table.sync()
+                    raise
                 if self.durability == "full":
                     table.sync()
                     if self._sealed is not None:
                         write_seals(self.path, self._sealed)
-            except BaseException:
-                if self.durability == "full":
-                    with suppress(InterlinguaError, OSError):  # what was changed before stays, and is to stay
-                        table.sync()
-                raise
             finally:
                 self._written = self._sealed = None
 
