@@ -13,6 +13,8 @@ from interlingua.evaluation.significance import Interval
 
 WITH_ENGLISH, WITHOUT_ENGLISH = "avg", "avg w/o en"
 FORMATS = ("text", "markdown", "tsv", "json")
+MACHINES = ("tsv", "json")
+"""The formats for machines: records, at full precision."""
 
 
 @dataclass
@@ -142,6 +144,13 @@ class Table:
         if intervals and (interval := row.intervals.get(column)):
             text += f" [{_number(interval.low, digits)}, {_number(interval.high, digits)}]"
         return text
+
+
+def render_tables(tables: Sequence[Table], form: str = "text", *, digits: int = 3, intervals: bool = False) -> str:
+    """Several tables: with a blank line after each, or as "tsv" and "json" the records of all of them together."""
+    if form in MACHINES:
+        return render_records([record for table in tables for record in table.records()], form)
+    return "\n".join(table.render(form, digits=digits, intervals=intervals) + "\n" for table in tables)
 
 
 def render_records(records: Sequence[Mapping[str, str | float | int | None]], form: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
@@ -209,11 +209,17 @@ def print_matrices(
 ) -> None:
     """Question language × passage language, a matrix for each model."""
     from interlingua.evaluation.languages import language_matrix
+    from interlingua.evaluation.table import MACHINES, render_records
 
-    by_language = one_a_language(collections)
+    by_language, records = one_a_language(collections), list[dict[str, Any]]()
     for name, model in models.items():
         matrix = language_matrix(model, by_language, arguments.matrix, arguments.depth)
-        print(f"{name}\n{matrix.render(arguments.format)}\n")
+        if arguments.format in MACHINES:
+            records += [{"system": name, **record} for record in matrix.records()]
+        else:
+            print(f"{name}\n{matrix.render(arguments.format)}\n")
+    if records:
+        print(render_records(records, arguments.format))
 
 
 def one_a_language(collections: Sequence[Collection], what: str = "--matrix") -> dict[str, Collection]:
@@ -357,6 +363,7 @@ def print_xor(
     from interlingua.data.records import Collection
     from interlingua.evaluation.measures import unanswered
     from interlingua.evaluation.protocol import results_table
+    from interlingua.evaluation.table import render_tables
     from interlingua.evaluation.xor import run_texts, xor_results
     from interlingua.retrieval.dense.exact import retrieve
 
@@ -364,9 +371,10 @@ def print_xor(
     runs = {name: retrieve(model, collection, depth=arguments.depth) for name, model in models.items()}
     predicted = {**predicted, **{name: run_texts(run, passages) for name, run in runs.items()}}
     systems = {name: xor_results(predicted[name], questions) for name in [*models, *arguments.predictions]}
-    for measure in next(iter(systems.values()))[0].scores:
-        table = results_table(systems, measure, intervals=not arguments.no_intervals)
-        print(table.render(arguments.format, digits=1, intervals=not arguments.no_intervals) + "\n")
+    intervals = not arguments.no_intervals
+    scores = next(iter(systems.values()))[0].scores
+    tables = [results_table(systems, measure, intervals=intervals) for measure in scores]
+    print(render_tables(tables, arguments.format, digits=1, intervals=intervals))
     for name, run in runs.items() if arguments.runs else ():
         run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
     results = next(iter(systems.values()))
@@ -381,10 +389,12 @@ def print_systems(
     """Systems × collections, a table for each measure; run files where asked for."""
     from interlingua.evaluation.measures import DEFAULT_MEASURES
     from interlingua.evaluation.protocol import results_table
+    from interlingua.evaluation.table import render_tables
 
-    for measure in arguments.measures or DEFAULT_MEASURES:
-        table = results_table(systems, measure, intervals=not arguments.no_intervals)
-        print(table.render(arguments.format, intervals=not arguments.no_intervals) + "\n")
+    intervals = not arguments.no_intervals
+    measures = arguments.measures or DEFAULT_MEASURES
+    tables = [results_table(systems, measure, intervals=intervals) for measure in measures]
+    print(render_tables(tables, arguments.format, intervals=intervals))
     if arguments.runs:  # after the tables: an error in writing must not take them away
         write_runs(Path(arguments.runs), systems, collections)
 
