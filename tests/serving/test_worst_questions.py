@@ -22,7 +22,7 @@ from interlingua.index.index import Index
 from interlingua.index.local.search import Lexical
 from interlingua.index.metadata import ELSEWHERE, LONGEST, READ, TERMS, Budget, OutOfTime, Question
 from interlingua.models.dual import DualEncoder
-from interlingua.serving import service as embeddings
+from interlingua.serving import batching as embeddings
 from interlingua.serving import service as searches
 from interlingua.serving.app import create_app
 from interlingua.serving.batching import Batcher

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import bad_rows_option, precision_option
+from interlingua.cli.options import bad_rows_option, fill_in, given, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -138,14 +138,11 @@ def check_options(arguments: argparse.Namespace) -> None:
 
     if not arguments.on and not arguments.fold:
         raise BadInput("say what to fit on: --on fr=texts.txt.gz en=…, or files that tell their languages.")
-    given = [f"--{name.replace('_', '-')}" for name in OF_FITTING if getattr(arguments, name) is not None]
-    if given and not arguments.on:
-        raise BadInput(f"{', '.join(given)}: a calibration is fitted on texts. Say on which with --on.")
-    if arguments.rotate != "adversarial" and (epochs := [name for name in given if name.startswith("--epoch")]):
-        raise BadInput(f"{epochs[0]} goes with --rotate adversarial only.")
-    for name, default in OF_FITTING.items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, default)
+    if not arguments.on and (options := given(arguments, OF_FITTING)):
+        raise BadInput(f"{', '.join(options)}: a calibration is fitted on texts. Say on which with --on.")
+    if arguments.rotate != "adversarial" and (options := given(arguments, ("epochs", "epoch_size"))):
+        raise BadInput(f"{options[0]} goes with --rotate adversarial only.")
+    fill_in(arguments, OF_FITTING)
     if bool(arguments.pairs) != (arguments.rotate == "supervised"):
         raise BadInput("--rotate supervised and --pairs FILE … belong together: give both or neither.")
     check_replaceable(Path(arguments.out), "modules.json")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from interlingua.cli.options import bad_rows_option, number, precision_option
+from interlingua.cli.options import bad_rows_option, fill_in, given, number, precision_option
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -221,16 +221,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.negatives:
         if arguments.b or arguments.model:
             raise BadInput("--negatives takes one file of questions and --retriever instead of --model.")
-        if options := [name for name in OF_BITEXT if getattr(arguments, name) is not None]:
-            raise BadInput(f"-{'-' * (options[0] != 'k')}{options[0].replace('_', '-')} does not go with --negatives.")
+        if options := given(arguments, OF_BITEXT):
+            raise BadInput(f"{options[0]} does not go with --negatives.")
         return run_negatives(arguments)
     if not arguments.b or not arguments.model:
         raise BadInput("mine needs two files and --model; or a file of questions and --negatives.")
-    if options := [name for name in ONLY if getattr(arguments, name) is not None]:
-        raise BadInput(f"--{options[0].replace('_', '-')} goes with --negatives only.")
-    for name, default in OF_BITEXT.items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, default)
+    if options := given(arguments, ONLY):
+        raise BadInput(f"{options[0]} goes with --negatives only.")
+    fill_in(arguments, OF_BITEXT)
     bitext(arguments)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.parser import Repeated
@@ -24,6 +24,19 @@ def number(text: str) -> float:
     if value != value:
         raise ValueError(text)
     return value
+
+
+def given(arguments: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Those of the options that the command line has, whose default is None, as they are written: "--epoch-size"."""
+    written = (name for name in names if getattr(arguments, name) is not None)
+    return [f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}" for name in written]
+
+
+def fill_in(arguments: argparse.Namespace, defaults: Mapping[str, Any]) -> None:
+    """Give the options that the command line does not have their defaults."""
+    for name, default in defaults.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
 
 
 def index_argument(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlingua.cli.options import given
 from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
@@ -154,8 +155,8 @@ def shrink(arguments: argparse.Namespace) -> None:
     if collections:  # what is wrong with them is told before hours pass
         check_collections(collections, [measure], DEPTH)
         chosen(precision, default_device(None))
-    elif option := next((name for name in ("measure", "precision") if getattr(arguments, name) is not None), None):
-        raise BadInput(f"--{option} is for the comparison of both models: give collections with --on.")
+    elif unused := given(arguments, ("measure", "precision")):
+        raise BadInput(f"{unused[0]} is for the comparison of both models: give collections with --on.")
     shrink_model(arguments.model, arguments.out, spec, arguments.device)
     folder = Path(arguments.out, "model")
     if collections:

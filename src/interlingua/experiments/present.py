@@ -126,8 +126,10 @@ def _shared(
         for a, b in zip(*runs, strict=False)
         if a.get(suite, {}).get(measure) and b.get(suite, {}).get(measure)
     ]
-    columns = [c for c in (seeds[0][0] if seeds else ()) if all(c in run for seed in seeds for run in seed)]
-    return ([{c: a[c] for c in columns} for a, _ in seeds], [{c: b[c] for c in columns} for _, b in seeds]), columns
+    comparable = alike({"one": [a for a, _ in seeds], "other": [b for _, b in seeds]})
+    if not comparable:
+        return ([{} for _ in seeds], [{} for _ in seeds]), []
+    return (comparable["one"], comparable["other"]), list(comparable["one"][0])
 
 
 def _questions(first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]]) -> tuple[Floats, Floats]:

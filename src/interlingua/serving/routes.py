@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from interlingua.index.metadata import Question
+from interlingua.serving.batching import parts
 from interlingua.serving.federated import Federated
 from interlingua.serving.middleware import note
 from interlingua.serving.schemas import (
@@ -39,7 +40,7 @@ from interlingua.serving.schemas import (
     check_model,
 )
 from interlingua.serving.served import Address, Served
-from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, facts_of, parts
+from interlingua.serving.service import Embeddings, Facts, Reranks, Searches, Service, facts_of
 from interlingua.text.detection import detect_language
 from interlingua.text.languages import find_code, normalise_code
 

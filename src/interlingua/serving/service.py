@@ -28,13 +28,11 @@ from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
-from interlingua.serving.batching import Batcher, Call
+from interlingua.serving.batching import Batcher, Call, Part, check_lengths
 from interlingua.serving.middleware import Metrics
-from interlingua.serving.schemas import MAX_TEXT, ApiError
 from interlingua.serving.watch import Watch
 from interlingua.settings import Settings, explain
 from interlingua.text.detection import detect_language
-from interlingua.text.languages import nfkc
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -246,10 +244,6 @@ def labelled(index: str) -> dict[str, str]:
     return {"index": index} if index else {}
 
 
-MAX_TEXTS = 4 << 20
-"""Characters that all texts of a request may have in NFKC: as many as a body has bytes."""
-
-
 class Embedded(NamedTuple):
     """Vectors of one request, as JSON has them, and how many tokens were read."""
 
@@ -286,39 +280,6 @@ class Embeddings:
             return [base64.b64encode(row.astype("<f4").tobytes()).decode() for row in vectors]
         rows: list[Any] = vectors.tolist()
         return rows
-
-
-class Part(NamedTuple):
-    """Texts of one request: those from number `first` (from 1) on, of `total`. `lengths`: by `first`, those of the
-    parts of the request that were checked."""
-
-    texts: Sequence[str]
-    first: int
-    total: int
-    lengths: dict[int, int]
-
-
-def parts(texts: Sequence[str], most: int) -> list[Part]:
-    """`texts` in parts of at most `most`. Between two parts of a large request the model answers others."""
-    lengths: dict[int, int] = {}
-    return [Part(texts[start : start + most], start + 1, len(texts), lengths) for start in range(0, len(texts), most)]
-
-
-def check_lengths(part: Part) -> None:
-    """Raise ApiError 422 for texts that grow too long in NFKC, which a model reads: one character may become 18."""
-    before = total_length = sum(length for first, length in part.lengths.items() if first < part.first)
-    for number, text in enumerate(part.texts, part.first):
-        length = len(text) if text.isascii() else len(nfkc(text))
-        total_length += length
-        if length > MAX_TEXT or total_length > MAX_TEXTS:
-            raise ApiError(
-                422,
-                "invalid_request",
-                f"text {number} of {part.total}: {length:,} characters after NFKC normalisation "
-                f"({total_length:,} with the texts before it). The limits are {MAX_TEXT:,} for one text and "
-                f"{MAX_TEXTS:,} for all together.",
-            )
-    part.lengths[part.first] = total_length - before
 
 
 def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:

@@ -44,6 +44,7 @@ from interlingua.training.weighted import (
     advise,
     check,
     data_read,
+    data_trained_on,
     kind_of,
     options_of,
     weighted_objective,
@@ -282,12 +283,7 @@ def _frequencies(recipe: Recipe, stores: dict[str, Store[Any]], backbone: Static
 
 def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[Any]], processes: Processes) -> Trainer:
     specs = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
-    teachers = _teachers(recipe, specs, model, stores, out, processes)
-    objectives = [
-        weighted_objective(name, spec, model, recipe, first=processes.first, teachers=teachers)
-        for name, spec in specs.items()
-    ]
-    names = {stream for weighted in objectives for stream in weighted.streams(recipe.data)}
+    names = data_trained_on(recipe)
     for name in [name for name in recipe.data if name not in names and processes.first]:
         use = "only its subwords are counted" if name in stores else "it is not read"
         logger.info(f"data.{name}: {use}, since no objective asks for it")
@@ -296,6 +292,11 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         for name, spec in recipe.data.items()
         if name in names
     }
+    teachers = _teachers(recipe, specs, model, streams, out, processes)
+    objectives = [
+        weighted_objective(name, spec, model, recipe, first=processes.first, teachers=teachers)
+        for name, spec in specs.items()
+    ]
     for weighted in objectives:
         weighted.objective.to(processes.device)
     chunking = chunking_of(recipe.training, processes.device)
@@ -325,7 +326,7 @@ def _teachers(
     recipe: Recipe,
     specs: Mapping[str, dict[str, Any]],
     model: Model,
-    stores: Mapping[str, Store[Any]],
+    streams: Mapping[str, Stream[Any]],
     out: Path,
     processes: Processes,
 ) -> dict[str, TeacherVectors | TeacherStates]:
@@ -341,8 +342,7 @@ def _teachers(
             assert not callable(options.teacher)  # nothing in a recipe is
             source = options.teacher
             teacher = TeacherSpec(model=source) if isinstance(source, str) else source  # type: ignore[call-arg]
-            data = entry.reads.get(options.of, options.of)
-            stream = open_stream(data, stores[data], recipe.data[data], key_of(recipe.seed, "stream", data))
+            stream = streams[entry.reads.get(options.of, options.of)]
             # vectors are kept as the teacher gives them, and centred as they are read
             key = teacher.model_dump_json(exclude={"centre"})
             pupils.setdefault(key, []).append((name, teacher, options, stream))

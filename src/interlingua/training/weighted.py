@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -67,14 +67,7 @@ class WeightedObjective:
 
     def streams(self, available: Iterable[str]) -> list[str]:
         """The data this objective reads, of those that the recipe has; a missing required one is an error."""
-        available, names = set(available), []
-        for stream in self.objective.streams:
-            name = self.reads.get(stream.removesuffix("?"), stream.removesuffix("?"))
-            if name in available:
-                names.append(name)
-            elif not stream.endswith("?"):
-                raise lacks(self.name, name, available)
-        return names
+        return present(self.name, named(self.objective.streams, self.reads), set(available))
 
     def batch(self, drawn: Batch) -> Batch:
         """The rows drawn from the recipe's data, under the names of the objective's streams."""
@@ -120,9 +113,7 @@ def check(recipe: Recipe) -> None:
                     "or model.encoders: tied."
                 )
             _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
-            for data, is_needed in data_of(name, spec, recipe).items():
-                if is_needed and data not in recipe.data:
-                    raise lacks(name, data, recipe.data)
+            data_of(name, spec, recipe)
 
 
 def _counts(name: str, recipe: Recipe) -> bool:
@@ -146,30 +137,44 @@ def _check_backbone(recipe: Recipe) -> None:
                 )
 
 
-def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> dict[str, bool]:
-    """The data that an entry of `objectives` reads, and whether it must be there."""
-    (entry, options), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
-    streams = (options.of,) if isinstance(options, Distillation.Settings) else kind.streams
+def named(streams: Iterable[str], reads: Mapping[str, str]) -> dict[str, bool]:
+    """The recipe's data that stands for the streams of an objective, and whether it must be there."""
     plain = {stream.removesuffix("?"): not stream.endswith("?") for stream in streams}
-    return {entry.reads.get(stream, stream): is_needed for stream, is_needed in plain.items()}
+    return {reads.get(stream, stream): is_needed for stream, is_needed in plain.items()}
+
+
+def present(name: str, data: Mapping[str, bool], available: Collection[str]) -> list[str]:
+    """The data that an objective reads and that is available. Raises BadInput where it lacks what it needs."""
+    for entry, is_needed in data.items():
+        if is_needed and entry not in available:
+            raise BadInput(
+                f"objective '{name}' needs data named '{entry}'; the recipe has "
+                f"{', '.join(sorted(available)) or 'none'}."
+            )
+    return [entry for entry in data if entry in available]
+
+
+def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> list[str]:
+    """The data that an entry of `objectives` reads. Raises BadInput where the recipe lacks what it needs."""
+    entry, options = options_of(name, spec, recipe)
+    streams = (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind_of(name, spec)].streams
+    return present(name, named(streams, entry.reads), recipe.data)
+
+
+def data_trained_on(recipe: Recipe) -> set[str]:
+    """The data that the recipe's objectives read."""
+    return {
+        data for name, spec in recipe.objectives.items() if spec is not None for data in data_of(name, spec, recipe)
+    }
 
 
 def data_read(recipe: Recipe) -> set[str]:
-    """The data that the recipe's objectives read; all of it where a vocabulary is learned or frequencies are counted,
-    unless `tokenizer_data` says of what."""
-    names = {
-        data for name, spec in recipe.objectives.items() if spec is not None for data in data_of(name, spec, recipe)
-    }
+    """`data_trained_on`, and what a vocabulary is learned from or frequencies are counted in: `tokenizer_data`, else
+    all."""
+    names = data_trained_on(recipe)
     if Backbone.of(recipe.model.backbone).name is None or recipe.model.sif_coefficient is not None:
         names.update(recipe.tokenizer_data or recipe.data)
-    return names & recipe.data.keys()
-
-
-def lacks(name: str, data: str, available: Iterable[str]) -> BadInput:
-    """The error for an objective whose data the recipe does not have."""
-    return BadInput(
-        f"objective '{name}' needs data named '{data}'; the recipe has {', '.join(sorted(available)) or 'none'}."
-    )
+    return names
 
 
 def _predicts(name: str, recipe: Recipe) -> bool:
