@@ -227,12 +227,15 @@ def test_a_build_that_was_stopped_goes_on_with_each_version(tmp_path, monkeypatc
     assert not (tmp_path / "idx" / index_build.STARTED).exists()
 
 
-def test_what_a_stopped_build_with_another_model_left_is_gone(tmp_path, tiny_static):
+def test_what_a_stopped_build_with_another_model_left_is_gone(tmp_path, tiny_static, monkeypatch):
+    from interlingua.index import store as index_store
+
     def stopped():
-        yield from PAGES
+        yield from PAGES[:7]
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(index_store, "CHUNK", 6)
+    with pytest.raises(KeyboardInterrupt):  # after it has written and synced some
         Index.build(tiny_static(seed=1), stopped(), tmp_path / "idx")
     Index.build(tiny_static(seed=2), PAGES[:4], tmp_path / "idx")
     assert [finding for finding in check_index(tmp_path / "idx") if finding.advice] == []
