@@ -75,6 +75,10 @@ def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
     )
     assert [row["language"] for row in rows] == ["fi", "ko", "sw", "avg"]
     model = DualEncoder.load(place / "static")
+    two = DualEncoder.load(place / "two")
+    given = ["--tatoeba", place / "tatoeba", "--format", "json", "--role", "query"]
+    for row in tables(printed(capsys, place / "two", *given))[:3]:
+        assert row["mean"] == tatoeba_file(two, row["file"], "query").mean
     for row in rows[:3]:
         assert row["xtreme"] == tatoeba_file(model, row["file"]).backward
         assert "mean" not in row
@@ -143,7 +147,7 @@ def test_a_picture_that_cannot_be_is_said_before_anything_is_encoded(place, tmp_
 def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     models = [str(place / name) for name in ("static", "two")]
-    rows = tables(
+    rows = json.loads(
         printed(
             capsys,
             *models,
@@ -158,10 +162,10 @@ def test_a_picture_and_the_numbers_beside_it(place, tmp_path, capsys):
     expected = language_projection(
         {name: DualEncoder.load(name) for name in models}, list(read_parallel(place / "tatoeba/fin-eng.tsv"))
     )
-    assert [(row["system"], row["distance"]) for row in rows[:2]] == [
-        (name, pytest.approx(expected[name].distance)) for name in models
+    assert [(row["system"], row["distance"], row["mean"]) for row in rows[::2]] == [
+        (name, pytest.approx(expected[name].distance), expected[name].accuracy.mean) for name in models
     ]
-    assert [row["mean"] for row in rows[2::2]] == [row["accuracy"] for row in rows[:2]]
+    assert [row["language"] for row in rows] == ["fi", "avg"] * 2
     assert (tmp_path / "p.svg").read_text(encoding="utf-8").count('id="axes_') == 2
 
 

@@ -67,6 +67,17 @@ def test_pairs_are_written_best_first_and_everything_is_counted(street, capsys):
     assert rows == [(f"{score:.6f}", x.texts[i], y.texts[j]) for i, j, score in found]
 
 
+def test_sentences_are_read_in_the_role_that_is_given(street, tiny_static):
+    DualEncoder(tiny_static(), tiny_static(seed=3)).save(street / "two")
+    model = DualEncoder.load(street / "two")
+    x, y = (CorpusSide.read(street / name) for name in ("a.txt", "b.txt.gz"))
+    for role, encode in (("query", model.encode_query), ("passage", model.encode_document)):
+        rows = mine(street, "--model", street / "two", "--role", role)[1]
+        assert rows == [
+            (f"{score:.6f}", x.texts[i], y.texts[j]) for i, j, score in mine_bitext(encode(x.texts), encode(y.texts))
+        ]
+
+
 def test_the_threshold_is_given_or_learnt_from_gold(street, capsys):
     everything = mine(street, "-k", 2, "--margin", "distance")[1]
     half = (float(everything[1][0]) + float(everything[2][0])) / 2

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from interlingua.data import FilterReport, ParallelPair, filter_parallel
 from interlingua.data.filters import equal_sides, length_ratio, too_short
 
@@ -48,3 +50,21 @@ def test_filter_reports_every_drop() -> None:
     )
     assert len(list(filter_parallel(rows, duplicates=False))) == 4
     assert len(list(filter_parallel(rows, max_ratio=9, min_tokens=2))) == 4
+
+
+def test_sides_in_another_language_are_dropped_where_asked_for() -> None:
+    pytest.importorskip("py3langid")
+    good = pair("Järvi on hyvin syvä ja kylmä.", "The lake is very deep and cold.")
+    rows = [
+        good,
+        pair("Das ist ein ganz anderer deutscher Satz.", "This is quite another sentence."),
+        pair("Это было совсем другое предложение, чтобы вы знали.", "This is quite another sentence here."),
+        pair("Tämä on ihan toinen suomenkielinen lause.", "Dies ist ein ganz anderer deutscher Satz."),
+        pair("Dette er en helt vanlig norsk setning.", "This is an ordinary sentence.", "nb"),
+        pair("Dat is en ganz annern Satz op Platt.", "This is an ordinary sentence, too.", "nds"),  # not known
+        pair("Kaupunki 1952 Oslo", "In Oslo 1952"),  # not sure
+    ]
+    report = FilterReport()
+    assert list(filter_parallel(rows, languages=True, report=report)) == [rows[0], *rows[4:]]
+    assert report.dropped == {"wrong language": 3}
+    assert len(list(filter_parallel(rows))) == 7

@@ -136,6 +136,15 @@ def test_encoders_are_told_the_language_of_each_side():
     assert [options for _, options in encoder.told] == [{"lang": "fr"}, {"lang": "en"}]
 
 
+def test_sentences_are_read_as_questions_where_asked_for(tmp_path):
+    class QuestionsOnly(WordVectors):
+        encode_query = WordVectors.encode_document
+        encode_document = None
+
+    write(tmp_path, "training", task(1))
+    assert bucc(QuestionsOnly(), tmp_path, "fr-en", role="query") == bucc(WordVectors(), tmp_path, "fr-en")
+
+
 def test_tables(tmp_path):
     write(tmp_path, "training", task(1))
     found = {"model": {"fr-en": bucc(WordVectors(), tmp_path, "fr-en")}}

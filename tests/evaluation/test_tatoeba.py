@@ -56,6 +56,16 @@ def test_a_file_is_read_by_the_passage_encoder_and_forward_asks_with_the_foreign
     assert encoder.told == {"talo": "fi", "kissa": "fi", "house": "en", "cat": "en"}
 
 
+def test_a_file_is_read_as_questions_where_asked_for(tmp_path):
+    class QuestionsOnly(PassagesOnly):
+        encode_query = PassagesOnly.encode_document
+        encode_document = None
+
+    (tmp_path / "fin-eng.tsv").write_text("talo\thouse\nkissa\tcat\n", encoding="utf-8")
+    found = tatoeba_file(QuestionsOnly(), tmp_path / "fin-eng.tsv", "query")
+    assert found == tatoeba_file(PassagesOnly(), tmp_path / "fin-eng.tsv")
+
+
 def test_pairs_may_change_sides_and_need_no_english():
     pairs = [ParallelPair("talo", "house", "fi", "en"), ParallelPair("cat", "kissa", "en", "fi")]
     assert tatoeba_pairs(PassagesOnly(), pairs) == TatoebaResult("fi", 2, 0.5, 1.0, 0.75)

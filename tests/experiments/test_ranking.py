@@ -261,6 +261,8 @@ def test_the_plan_names_what_comes_before_and_how_rows_rank(work):
     [
         ("{pipeline: 'bm25(k1={k1})'}", "names ..k1"),
         ("{pipeline: bm25, tune: {k1: [1.0]}}", "tune has ..k1"),
+        ("{pipeline: 'bm25(k1={k1})', tune: {k1: [1.0]}, tune_at: {huge: {k1: [1.0]}}}", "'huge', which is no scale"),
+        ("{pipeline: 'bm25(k1={k1})', tune: {k1: [1.0]}, tune_at: {mini: {b: [1.0]}}}", "tune has ..b"),
         ("{pipeline: bm25, set: [seed=3]}", "has no .model., so of, calibrate and set say nothing"),
         ("{after: nobody}", "comes after 'nobody'"),
         ("{recipe: {huge: a.yaml}}", "'huge' is neither"),

@@ -124,6 +124,7 @@ def test_bm25_of_the_paper_has_the_analyzer_of_the_language_and_passages_are_pai
             for setting in table.ranking(row, scale).settings():
                 (lexical,) = [leaf for leaf in leaves(parse_pipeline(setting)) if isinstance(leaf, Lexical)]
                 assert lexical.analyzer == kind
+    assert [len(table.ranking("BM25, tuned", scale).settings()) for scale in ("paper", "mini")] == [160, 30]
     assert table.recipe("XLM-R", "paper", "/data", 1, None).model.template == "pair"
     assert table.recipe("XLM-R", "mini", "/data", 1, None).model.template is None
     for name in ("ccp/table3", "ccp/table4"):

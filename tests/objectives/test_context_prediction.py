@@ -167,11 +167,31 @@ def test_a_shared_bank_mixes_languages_and_half_precision_halves_memory():
     assert bank.read("te", CPU)[0].dtype == torch.float32
 
 
-def test_the_queues_of_a_checkpoint_are_put_back():
-    bank = MemoryBank(3)
+def test_a_bank_in_total_holds_so_many_vectors_of_all_languages_and_a_language_reads_its_own():
+    bank = MemoryBank(4, total=True)
+    for number, lang in enumerate(["sw", "fi", "fi", "zh-TW", "sw", "fi"]):
+        assert not bank.is_full(lang) or number >= 4
+        bank.add(lang, torch.full((1, 2), float(number)), torch.tensor([number]))
+    held = {lang: sorted(bank.read(lang, CPU)[1].tolist()) for lang in ("sw", "fi", "zh-TW", "te")}
+    assert held == {"sw": [4], "fi": [2, 5], "zh-TW": [3], "te": []}  # the oldest of any language went first
+    assert all((vectors[:, 0] == documents).all() for vectors, documents in [bank.read("fi", CPU)])
+    assert bank.is_full("te")
+    with pytest.raises(InterlinguaError, match="shared or in total"):
+        MemoryBank(4, shared=True, total=True)
+    objective = ContextPrediction(dim=4, bank=4, bank_total=True, bank_wait=True)
+    for lang, first in (("sw", 0), ("fi", 20), ("sw", 40)):
+        loss = objective.loss(pairs(lang, first), vectors(first))
+        objective.after_step()
+    assert loss.report["bank"] == 1  # of six sentences four are held, three of them Finnish
+    assert loss.value.item() > 0
+
+
+@pytest.mark.parametrize("total", [False, True])
+def test_the_queues_of_a_checkpoint_are_put_back(total):
+    bank = MemoryBank(3, total=total)
     bank.add("zh-TW", random(2, 4), torch.tensor([5, 6]))
     saved = bank.state_dict()
-    fresh = MemoryBank(3)
+    fresh = MemoryBank(3, total=total)
     fresh.make_room({key: value.shape for key, value in saved.items()}, CPU)
     fresh.load_state_dict(saved)
     assert all(torch.equal(a, b) for a, b in zip(fresh.read("zh-TW", CPU), bank.read("zh-TW", CPU), strict=True))

@@ -9,7 +9,7 @@ from torch.nn.functional import cosine_similarity
 from interlingua.data.records import ParallelPair
 from interlingua.errors import InterlinguaError
 from interlingua.objectives import Semantic, semantic_contrastive
-from interlingua.objectives.semantic import same_meaning
+from interlingua.objectives.semantic import right_answers, same_meaning
 
 
 def brute_force(source, target, temperature, groups=None, supervised=False):
@@ -48,8 +48,32 @@ def test_equals_the_loop(pairs, temperature):
 def test_groups_equal_the_loop(pairs, supervised):
     groups = torch.tensor([0, 1, 0, 2, 1, 0])
     expected = brute_force(*pairs, 0.1, groups, supervised)
-    loss = semantic_contrastive(*pairs, groups=groups, multi_positive=supervised)
+    named = {"groups": groups} if not supervised else {"positives": groups}
+    loss = semantic_contrastive(*pairs, **named)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_only_translations_of_one_another_are_right_answers():
+    """A chain of shared sentences joins what does not mean the same: such a pair is left out, and is no answer."""
+    rows = [("Yes.", "Ja."), ("Indeed.", "Ja."), ("Indeed.", "En effet."), ("Yes. ", "ja."), ("Sí.", "Oui.")]
+    pairs = [ParallelPair(*row, "en", "xx", group="yes" * (row[0] == "Sí.")) for row in rows]
+    pairs.append(ParallelPair("Tak.", "Ano.", "pl", "cs", group="yes"))
+    masked, right = same_meaning(pairs), right_answers(pairs)
+    assert [masked.count(number) for number in masked] == [4, 4, 4, 4, 2, 2]
+    assert [right.count(number) for number in right] == [2, 1, 1, 2, 2, 2]
+    generator = torch.Generator().manual_seed(2)
+    names = ("passage.source", "passage.target")
+    source, target = (torch.randn(6, 5, generator=generator) for _ in names)
+    loss = Semantic(duplicates="positives", temperature=0.5).loss(
+        {"parallel": pairs}, dict(zip(names, (source, target), strict=True))
+    )
+    sentences, total = torch.cat([source, target]), 0.0
+    similar = cosine_similarity(sentences[:, None], sentences[None], dim=2).div(0.5).exp().tolist()
+    for i in range(12):
+        answers = [k for k in range(12) if k != i and right[k % 6] == right[i % 6]]
+        shown = [k for k in range(12) if k in answers or masked[k % 6] != masked[i % 6]]
+        total -= sum(math.log(similar[i][k] / sum(similar[i][j] for j in shown)) for k in answers) / len(answers)
+    assert loss.value.item() == pytest.approx(total / 12, rel=1e-5)
 
 
 def test_all_alike_is_ln_of_the_others():
@@ -111,6 +135,8 @@ def test_shapes_are_checked(pairs):
         semantic_contrastive(pairs[0], pairs[1][:3])
     with pytest.raises(InterlinguaError, match="groups must be"):
         semantic_contrastive(*pairs, groups=torch.zeros(3))
+    with pytest.raises(InterlinguaError, match="positives must be"):
+        semantic_contrastive(*pairs, positives=torch.zeros(3))
 
 
 def test_same_meaning_joins_equal_sentences_of_either_side_and_groups():

@@ -121,6 +121,10 @@ def test_gradient_norms_are_each_objectives_own(untied):
         alone, _ = gradients(untied, Chunking(), [term])
         norm = torch.stack([g.pow(2).sum() for g in alone.values()]).sum().sqrt()
         assert reports[term.name].gradient_norm == pytest.approx(norm.item(), rel=1e-4)
+        own = torch.stack([g.pow(2).sum() for name, g in alone.items() if "own_passage." in name]).sum().sqrt()
+        assert reports[term.name].details["passage_gradient_norm"] == pytest.approx(own.item(), rel=1e-4)
+    retrieval = reports["retrieval"]
+    assert retrieval.details["passage_gradient_norm"] < 0.99 * retrieval.gradient_norm  # questions have their encoder
 
 
 def test_balanced_gradients_on_the_vectors_have_the_norms_of_the_weights(untied, monkeypatch):

@@ -89,6 +89,7 @@ def lines(arguments: argparse.Namespace) -> None:
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.index.store import is_index
     from interlingua.models.dual import DualEncoder
+    from interlingua.models.protocols import encode_as
     from interlingua.text.languages import normalise_code
 
     if len(arguments.texts) > 1:
@@ -105,7 +106,7 @@ def lines(arguments: argparse.Namespace) -> None:
     if not texts:
         raise BadInput(f"{source}: is empty. Give one text a line.")
     model = DualEncoder.load(arguments.model, precision=arguments.precision)
-    encode = model.encode_query if arguments.role == "query" else model.encode_document
+    encode = encode_as(model, arguments.role)
     language = {"lang": normalise_code(arguments.lang)} if arguments.lang else {}
     vectors = np.asarray(encode(texts, show_progress_bar=not arguments.quiet, **language), dtype=np.float32)
     with atomic_write(arguments.out, "wb") as stream:

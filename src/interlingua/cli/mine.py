@@ -32,7 +32,7 @@ ONLY = (
     "format",
     "on_bad_row",
 )
-OF_BITEXT = {"k": 4, "margin": "ratio", "retrieval": "max", "half": False} | dict.fromkeys(
+OF_BITEXT = {"k": 4, "margin": "ratio", "retrieval": "max", "half": False, "role": "passage"} | dict.fromkeys(
     ("lang_a", "lang_b", "threshold", "gold")
 )
 """The options that go without --negatives, and their defaults."""
@@ -209,6 +209,12 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
         help="learn the threshold from all true pairs of A and B, id<tab>id; "
         "the id of a line without one is its number",
     )
+    parser.add_argument(
+        "--role",
+        choices=["query", "passage"],
+        help="how sentences are read: with which prompt, and by which of two encoders (passage; multilingual "
+        "E5: query)",
+    )
     parser.add_argument("--half", action="store_true", default=None, help="keep vectors in float16: half the disk")
     add_options(parser)
     parser.moved = {"--with": "--retriever"}
@@ -239,6 +245,7 @@ def bitext(arguments: argparse.Namespace) -> None:
     from interlingua.evaluation.bitext import bucc_f1, pairs_of_ids
     from interlingua.files import atomic_write
     from interlingua.models.dual import DualEncoder
+    from interlingua.models.protocols import encode_as
 
     gold = read_gold(arguments.gold) if arguments.gold else None
     a, b = (
@@ -247,7 +254,7 @@ def bitext(arguments: argparse.Namespace) -> None:
     candidates = mine_sentences(
         a,
         b,
-        DualEncoder.load(arguments.model, precision=arguments.precision).encode_document,
+        encode_as(DualEncoder.load(arguments.model, precision=arguments.precision), arguments.role),
         half=arguments.half,
         langs=(arguments.lang_a, arguments.lang_b),
         k=arguments.k,

@@ -228,8 +228,10 @@ class DataSpec(Settings):
     limit: int | None = Field(None, gt=0, description="records per language (nested seeded subsets)")
     one_language: bool = Field(False, description="each batch in one language")
     window: int = Field(5, ge=2, description="contexts: the sentences of a document that count as neighbours")
-    filter: bool = Field(
-        True, description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many"
+    filter: bool | Literal["languages"] = Field(
+        True,
+        description="parallel text: drop equal, lopsided, short and repeated pairs, and say how many; `languages`: also"
+        " those with a side in another language than its own",
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options of the reader, such as threshold: 1.04")
     on_bad_row: Literal["error", "skip"] = Field(
@@ -301,7 +303,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     found = {field: Counter[str]() for field in chosen}
     records = (r for r in records if all(getattr(r, field, "") in values for field, values in chosen.items()))
     if kind == "parallel" and spec.filter:  # now, as a pair that is wanted is no duplicate of one that is not
-        records = filter_parallel(records, report=report)
+        records = filter_parallel(records, languages=spec.filter == "languages", report=report)
     for record in records:
         count += 1
         for field in chosen:

@@ -26,7 +26,7 @@ from interlingua.data.readers.bitext import Comparable, bucc_pairs, read_bucc
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
-from interlingua.models.protocols import Encoder
+from interlingua.models.protocols import Encoder, Role, encode_as
 from interlingua.text.languages import text_key
 
 logger = logging.getLogger(__name__)
@@ -111,17 +111,23 @@ def _best_threshold(ranked: Sequence[MinedPair], gold: Collection[tuple[str, str
 
 
 def mined_pairs(
-    encoder: Encoder, task: Comparable, *, k: int = 4, kind: str = "ratio", retrieval: str = "max"
+    encoder: Encoder,
+    task: Comparable,
+    *,
+    k: int = 4,
+    kind: str = "ratio",
+    retrieval: str = "max",
+    role: Role = "passage",
 ) -> tuple[list[MinedPair], int, int]:
     """Mine a task: pairs of ids with scores, and the numbers of distinct sentences of both sides.
 
-    Sentences are deduplicated before they are encoded by the passage encoder; pairs with a sentence that came more than
+    Sentences are deduplicated before they are encoded in `role`; pairs with a sentence that came more than
     once are dropped afterwards, since its id is not known (so such gold pairs count as missed). The encoder is told the
     language of each side, which a calibrated one needs. Vectors are kept in temporary files.
     """
     x, y = CorpusSide.of(task.x, task.x_lang), CorpusSide.of(task.y, task.y_lang)
     rows = mine_sentences(
-        x, y, encoder.encode_document, langs=(task.x_lang, task.y_lang), k=k, kind=kind, retrieval=retrieval
+        x, y, encode_as(encoder, role), langs=(task.x_lang, task.y_lang), k=k, kind=kind, retrieval=retrieval
     )
     pairs = pairs_of_ids(rows, x, y)
     logger.info(
@@ -145,12 +151,13 @@ def bucc(
     k: int = 4,
     kind: str = "ratio",
     retrieval: str = "max",
+    role: Role = "passage",
 ) -> BuccResult:
     """F1 on BUCC's `training` split of `pair` ("fr-en"), whose files lie in `folder`, by both protocols where `sample`
     lies there too. Raises BadInput for missing files and for an unknown protocol."""
     if protocol not in PROTOCOLS:
         raise BadInput(f"protocol '{protocol}' is unknown.{suggestion(protocol, PROTOCOLS)}")
-    options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval}
+    options: dict[str, Any] = {"k": k, "kind": kind, "retrieval": retrieval, "role": role}
     threshold = None
     if protocol == "xtreme" or pair in bucc_pairs(folder, "sample"):
         sample = read_bucc(folder, pair, "sample")
@@ -280,9 +287,10 @@ def planted_f1(
     k: int = 4,
     kind: str = "ratio",
     retrieval: str = "max",
+    role: Role = "passage",
 ) -> BuccResult:
     """Plant a task in the parallel file at `path` (`fi-en.tsv.gz`) and mine it; the threshold is tuned on the task
     itself (`train_self`). Arguments are those of `planted` and of `bucc`."""
     task = planted(read_parallel(path), share=share, most=most, seed=seed)
-    pairs, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval)
+    pairs, *counts = mined_pairs(encoder, task, k=k, kind=kind, retrieval=retrieval, role=role)
     return BuccResult(task.pair, "train_self", {"train_self": bucc_f1(pairs, task.gold)}, *counts)

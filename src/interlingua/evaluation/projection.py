@@ -14,7 +14,7 @@ from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
 from interlingua.evaluation.table import render_records
 from interlingua.evaluation.tatoeba import TatoebaResult, check_languages, pair_vectors, tatoeba_accuracy
-from interlingua.models.protocols import Encoder
+from interlingua.models.protocols import Encoder, Role
 from interlingua.retrieval.retriever import searchable
 
 Plane = NDArray[np.float32]
@@ -41,7 +41,9 @@ class Projection:
     accuracy: TatoebaResult
 
 
-def language_projection(encoders: Mapping[str, Encoder], pairs: Sequence[ParallelPair]) -> dict[str, Projection]:
+def language_projection(
+    encoders: Mapping[str, Encoder], pairs: Sequence[ParallelPair], role: Role = "passage"
+) -> dict[str, Projection]:
     """Model → its projection of the same `pairs` (CCP: 1,000 of English and Arabic), encoded as Tatoeba's are.
 
     Vectors are taken as search takes them: of unit length under cosine. Raises BadInput for pairs of several
@@ -52,7 +54,7 @@ def language_projection(encoders: Mapping[str, Encoder], pairs: Sequence[Paralle
         raise BadInput(f"{len(pairs)} pairs: a picture needs three or more.")
     projections = {}
     for name, encoder in encoders.items():
-        vectors = pair_vectors(encoder, pairs)
+        vectors = pair_vectors(encoder, pairs, role)
         x, y = (
             searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence") for side in vectors
         )

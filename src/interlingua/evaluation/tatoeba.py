@@ -20,7 +20,7 @@ from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
 from interlingua.evaluation.table import render_records
 from interlingua.files import existing
-from interlingua.models.protocols import Encoder
+from interlingua.models.protocols import Encoder, Role, encode_as
 from interlingua.retrieval.retriever import Vectors, searchable
 from interlingua.text.languages import normalise_code
 
@@ -61,21 +61,24 @@ def read_sets(paths: PathLike | Sequence[PathLike]) -> dict[str, list[ParallelPa
     return {name: list(read_parallel(unit)) for name, unit in units.items()}
 
 
-def tatoeba_file(encoder: Encoder, path: str | Path) -> TatoebaResult:
-    """Accuracy on a file of translations such as `ara-eng.tsv.gz`, both sides read by the passage encoder.
+def tatoeba_file(encoder: Encoder, path: str | Path, role: Role = "passage") -> TatoebaResult:
+    """Accuracy on a file of translations such as `ara-eng.tsv.gz`, both sides read in `role`.
 
     The languages are those of the file name. Raises BadInput for a file of several languages.
     """
-    return tatoeba_pairs(encoder, list(read_parallel(path)), str(path))
+    return tatoeba_pairs(encoder, list(read_parallel(path)), str(path), role)
 
 
-def tatoeba_pairs(encoder: Encoder, pairs: Sequence[ParallelPair], where: str = "the pairs") -> TatoebaResult:
-    """Accuracy on translations of one language into English, or between two others. `where` names them in errors.
+def tatoeba_pairs(
+    encoder: Encoder, pairs: Sequence[ParallelPair], where: str = "the pairs", role: Role = "passage"
+) -> TatoebaResult:
+    """Accuracy on translations of one language into English, or between two others. `where` names them in errors;
+    both sides are read in `role` (multilingual E5 was trained to read sentences as queries).
 
     Raises BadInput for several languages, or none.
     """
     lang = check_languages(pairs, where)
-    return TatoebaResult(lang, len(pairs), **tatoeba_accuracy(*pair_vectors(encoder, pairs)))
+    return TatoebaResult(lang, len(pairs), **tatoeba_accuracy(*pair_vectors(encoder, pairs, role)))
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,8 @@ def check_languages(pairs: Sequence[ParallelPair], where: str, protocol: str = "
     return langs[0]
 
 
-def pair_vectors(encoder: Encoder, pairs: Sequence[ParallelPair]) -> tuple[Vectors, Vectors]:
-    """Vectors [pairs, dim] of both sides by the passage encoder, each told its language; English comes second."""
+def pair_vectors(encoder: Encoder, pairs: Sequence[ParallelPair], role: Role = "passage") -> tuple[Vectors, Vectors]:
+    """Vectors [pairs, dim] of both sides in one role, each told its language; English comes second."""
     sides: tuple[list[str], list[str]] = ([], [])
     for pair in pairs:
         turned = pair.source_lang == "en"
@@ -133,15 +136,15 @@ def pair_vectors(encoder: Encoder, pairs: Sequence[ParallelPair]) -> tuple[Vecto
     langs = (pairs[0].source_lang, pairs[0].target_lang)
     if langs[0] == "en":
         langs = langs[::-1]
-    x, y = (encoder.encode_document(texts, lang=lang) for texts, lang in zip(sides, langs, strict=True))
+    encode = encode_as(encoder, role)
+    x, y = (encode(texts, lang=lang) for texts, lang in zip(sides, langs, strict=True))
     return x, y
 
 
-def tatoeba_table(
-    systems: Mapping[str, Mapping[str, TatoebaResult]], form: str = "text", protocol: str = "both"
-) -> str:
-    """system → file → result as "text" or "markdown", a row for each file and their macro mean; "tsv" or "json" at
-    full precision. `protocol`: "both" directions and their mean, or "xtreme", its one direction."""
+def tatoeba_records(
+    systems: Mapping[str, Mapping[str, TatoebaResult]], protocol: str = "both"
+) -> list[dict[str, str | float | int | None]]:
+    """The rows of `tatoeba_table`, nothing rounded; the file of a mean is None."""
     keys = ("xtreme",) if _known(protocol) == "xtreme" else ("forward", "backward", "mean")
     records: list[dict[str, str | float | int | None]] = []
     for system, results in systems.items():
@@ -165,6 +168,15 @@ def tatoeba_table(
                 "pairs": sum(result.pairs for result in results.values()),
             }
         )
+    return records
+
+
+def tatoeba_table(
+    systems: Mapping[str, Mapping[str, TatoebaResult]], form: str = "text", protocol: str = "both"
+) -> str:
+    """system → file → result as "text" or "markdown", a row for each file and their macro mean; "tsv" or "json" at
+    full precision. `protocol`: "both" directions and their mean, or "xtreme", its one direction."""
+    records = tatoeba_records(systems, protocol)
     if form not in ("text", "markdown"):
         return render_records(records, form)
     body = [["" if cell is None else cell for cell in record.values()] for record in records]

@@ -258,7 +258,7 @@ class Reproduction:
         }
         ranking = self.table.ranking(row, self.scale)
         if ranking is not None:
-            settings["pipeline"] = {ranking.pipeline: spec.tune}
+            settings["pipeline"] = {ranking.pipeline: ranking.grid}
         if (after := self.table.rows[self._trained_as(row)].after) is not None:
             settings["after"] = recipe_text(self.recipe(after, seed))
         if spec.vectors is not None:

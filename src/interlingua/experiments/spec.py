@@ -330,6 +330,7 @@ class TableRow(BaseModel):
     tune: dict[str, list[float]] = Field(
         default_factory=dict, description="numbers to try for each {name} in the pipeline"
     )
+    tune_at: dict[str, dict[str, list[float]]] = Field(default_factory=dict, description="the same of one scale")
     vectors: str | None = Field(
         None, description="a folder of vectors of Tatoeba's sentences, made elsewhere, instead of a model"
     )
@@ -384,8 +385,11 @@ class TableSpec(Settings):
                 "analyzer",
                 "first",
             }
-            if variables != set(row.tune):
-                raise ValueError(f"row '{name}': tune has {sorted(row.tune)}, its pipeline names {sorted(variables)}")
+            for grid in (row.tune, *row.tune_at.values()):
+                if variables != set(grid):
+                    raise ValueError(f"row '{name}': tune has {sorted(grid)}, its pipeline names {sorted(variables)}")
+            if unknown := sorted(set(row.tune_at) - set(self.scales)):
+                raise ValueError(f"row '{name}': tune_at names '{unknown[0]}', which is no scale of this table")
             if "{model}" not in (row.pipeline or "{model}") and (row.of or row.calibrate or row.set):
                 raise ValueError(f"row '{name}': its pipeline has no {{model}}, so of, calibrate and set say nothing")
             if row.vectors is not None and (row.set or row.of or row.after or row.calibrate or row.pipeline):
@@ -439,7 +443,7 @@ class TableSpec(Settings):
             return None
         scale_spec = self.scale(scale)
         pipeline = spec.pipeline.replace("{maxp}", scale_spec.maxp).replace("{analyzer}", scale_spec.analyzer)
-        return Ranking(pipeline.replace("{first}", str(scale_spec.first)), spec.tune)
+        return Ranking(pipeline.replace("{first}", str(scale_spec.first)), spec.tune_at.get(scale, spec.tune))
 
     def has_model(self, row: str, scale: str) -> bool:
         """Whether a row measures a model. Without one nothing depends on the recipe and the seed."""

@@ -17,7 +17,7 @@ of both:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -62,6 +62,13 @@ class MultiVectorEncoder(Protocol):
 
 
 AnyEncoder = Encoder | MultiVectorEncoder
+Role = Literal["query", "passage"]
+"""Which prompt, length limit and, of two encoders, which one read a text."""
+
+
+def encode_as(encoder: Encoder, role: Role) -> Callable[..., Vectors]:
+    """The method that encodes in this role."""
+    return encoder.encode_query if role == "query" else encoder.encode_document
 
 
 def has_token_vectors(encoder: AnyEncoder) -> TypeIs[MultiVectorEncoder]:

@@ -36,8 +36,10 @@ class MemoryBank(nn.Module):
     """First in, first out; `size` vectors for each language, which come from that language alone.
 
     With `shared` there is one queue for all languages (the paper's ablation: the model then tells languages apart,
-    which is easier than telling neighbours from strangers). A queue is made when its language first comes: as many
-    languages cost memory as are seen. Its tensors are buffers, so they are part of a checkpoint.
+    which is easier than telling neighbours from strangers). With `total` one queue keeps the vectors of all languages,
+    and a language reads its own of them (the paper does not say whether its 32,768 are a language's or all). A queue is
+    made when its language first comes: as many languages cost memory as are seen. Its tensors are buffers, so they are
+    part of a checkpoint.
 
     Args:
         size: vectors a queue; 0 is no bank.
@@ -50,13 +52,16 @@ class MemoryBank(nn.Module):
         size: int,
         *,
         shared: bool = False,
+        total: bool = False,
         dtype: Literal["float32", "float16"] = "float32",
         device: Literal["same", "cpu"] = "same",
     ) -> None:
         super().__init__()
         if size < 0:
             raise BadInput(f"a memory bank of {size} vectors: give a number of 0 or more.")
-        self.size, self.shared, self.place = size, shared, device
+        if shared and total:
+            raise BadInput("a memory bank is shared or in total: with shared all languages read all of it.")
+        self.size, self.shared, self.total, self.place = size, shared, total, device
         self.dtype = torch.float16 if dtype == "float16" else torch.float32
 
     def read(self, lang: str, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -66,8 +71,17 @@ class MemoryBank(nn.Module):
         if f"count_{name}" not in self._buffers:
             return torch.empty(0, 0, device=device), torch.empty(0, dtype=torch.long, device=device)
         count = min(int(self.get_buffer(f"count_{name}")), self.size)
-        vectors, documents = self.get_buffer(f"vectors_{name}"), self.get_buffer(f"documents_{name}")
-        return vectors[:count].to(device, torch.float32), documents[:count].to(device)
+        vectors, documents = self.get_buffer(f"vectors_{name}")[:count], self.get_buffer(f"documents_{name}")[:count]
+        if self.total:
+            codes = self.get_buffer(f"langs_{name}")[:count]
+            own = (codes == _code(lang).to(codes.device)).all(1).to(vectors.device)
+            vectors, documents = vectors[own], documents[own]
+        return vectors.to(device, torch.float32), documents.to(device)
+
+    def is_full(self, lang: str) -> bool:
+        """Whether the queue of a language holds as many vectors as it can."""
+        name = f"count_{self._name(lang)}"
+        return not self.size or (name in self._buffers and int(self.get_buffer(name)) >= self.size)
 
     @torch.no_grad()
     def add(self, lang: str, vectors: Tensor, documents: Tensor) -> None:
@@ -84,6 +98,9 @@ class MemoryBank(nn.Module):
         for buffer, rows in (("vectors", vectors), ("documents", documents)):
             queue = self.get_buffer(f"{buffer}_{name}")
             queue[slots.to(queue.device)] = rows.to(queue.device, queue.dtype)
+        if self.total:
+            codes = self.get_buffer(f"langs_{name}")
+            codes[slots.to(codes.device)] = _code(lang).to(codes.device)
         count += len(vectors)
 
     def make_room(self, saved: dict[str, torch.Size], device: torch.device) -> None:
@@ -93,17 +110,27 @@ class MemoryBank(nn.Module):
                 self._allocate(key.removeprefix("vectors_"), shape[1], device)
 
     def langs(self) -> Iterable[str]:
-        """The languages with a queue ("all" when it is shared)."""
+        """The languages with a queue ("all" when there is one for all)."""
         return [key.removeprefix("count_") for key in self._buffers if key.startswith("count_")]
 
     def _name(self, lang: str) -> str:
-        return SHARED if self.shared else lang
+        return SHARED if self.shared or self.total else lang
 
     def _allocate(self, name: str, dim: int, device: torch.device) -> None:
         place = torch.device("cpu") if self.place == "cpu" else device
         self.register_buffer(f"vectors_{name}", torch.zeros(self.size, dim, dtype=self.dtype, device=place))
         self.register_buffer(f"documents_{name}", torch.full((self.size,), -1, dtype=torch.long, device=place))
         self.register_buffer(f"count_{name}", torch.zeros((), dtype=torch.long))
+        if self.total:
+            self.register_buffer(f"langs_{name}", torch.zeros(self.size, LANG, dtype=torch.uint8))
+
+
+LANG = 16
+"""Bytes of a language code as numbers; the longest has fewer."""
+
+
+def _code(lang: str) -> Tensor:
+    return torch.tensor(list(lang.encode().ljust(LANG)), dtype=torch.uint8)
 
 
 BatchNorm = Literal["asymmetric", "batch", "none"]
@@ -245,10 +272,6 @@ def context_rows(
     return F.cross_entropy(logits, partner, reduction="none") if windows else logits.sum(1)
 
 
-LANG = 16
-"""Bytes of a language code in an exchange; the longest has fewer."""
-
-
 class ContextPrediction(Objective):
     """`context_prediction` on windows of documents, with the projection head and the memory bank of CCP. Both are
     trained and kept with the objective; the saved model has neither. `dim`: size of the encoder's vectors."""
@@ -264,6 +287,9 @@ class ContextPrediction(Objective):
             32_768, ge=0, description="vectors of earlier sentences kept as further negatives, for each language"
         )
         bank_shared: bool = Field(False, description="one queue for all languages, the paper's failing case")
+        bank_total: bool = Field(
+            False, description="`bank` counts the vectors of all languages together; a language's own are its negatives"
+        )
         bank_holds: Literal["targets", "both"] = Field("targets", description="sentences of each window that are kept")
         bank_wait: bool = Field(
             False, description="no loss for a language until its queue is full, as InfoXLM does; its sentences are kept"
@@ -289,7 +315,11 @@ class ContextPrediction(Objective):
         self.similarity: Similarity = "cosine" if settings.l2 else "dot"
         self.head = ProjectionHead(dim, settings.projection, settings.batch_norm)
         self.bank = MemoryBank(
-            settings.bank, shared=settings.bank_shared, dtype=settings.bank_dtype, device=settings.bank_device
+            settings.bank,
+            shared=settings.bank_shared,
+            total=settings.bank_total,
+            dtype=settings.bank_dtype,
+            device=settings.bank_device,
         )
         self._seen: list[tuple[str, Tensor, Tensor]] = []
 
@@ -330,7 +360,7 @@ class ContextPrediction(Objective):
         if len(bank):
             with torch.no_grad():
                 in_batch = context_rows(centers, targets, **options).mean()
-        if self.settings.bank_wait and len(bank) < self.bank.size:
+        if self.settings.bank_wait and not self.bank.is_full(lang):
             return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": in_batch.item()})
         warning = None
         if len(bank) and value.item() < LOWER * chance and in_batch.item() > LEARNT * math.log(2 * len(pairs) - 1):
@@ -368,7 +398,7 @@ class ContextPrediction(Objective):
         """Every process remembers what all have seen, and goes on with the mean of their running statistics."""
         seen = self._seen
         if seen:
-            names = rows(torch.tensor([list(lang.encode().ljust(LANG)) for lang, _, _ in seen], dtype=torch.uint8))
+            names = rows(torch.stack([_code(lang) for lang, _, _ in seen]))
             vectors, documents = rows(torch.stack([v for _, v, _ in seen])), rows(torch.stack([d for _, _, d in seen]))
             langs = [bytes(name.tolist()).decode().rstrip() for name in names]
             self._seen = list(zip(langs, vectors, documents, strict=True))

@@ -22,6 +22,7 @@ from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import Similarity
 from interlingua.models.late_interaction import Model, RoleEncoder
+from interlingua.models.protocols import Role as Role
 from interlingua.models.subwords import Text as Text
 from interlingua.settings import Settings
 
@@ -62,7 +63,6 @@ def check_paired(source: Tensor, target: Tensor, what: str) -> None:
         )
 
 
-Role = Literal["query", "passage"]
 Roles = Literal["passage", "query", "both"]
 Batch = Mapping[str, Sequence[object]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process). `require` says

@@ -32,7 +32,22 @@ def same_meaning(pairs: Sequence[ParallelPair]) -> list[int]:
     """One group number a pair, equal for pairs linked (directly or through others) by an equal sentence on
     either side, whatever its case and spacing, or by an equal non-empty `group`. In Hu et al. 2023, eq. 2, such pairs
     are negatives of each other, falsely."""
-    leader = list(range(len(pairs)))
+    return _linked([[text_key(pair.source), text_key(pair.target), *_group(pair)] for pair in pairs])
+
+
+def right_answers(pairs: Sequence[ParallelPair]) -> list[int]:
+    """One number a pair, equal for pairs whose sentences all translate each other: those of one `group`, and pairs that
+    come twice. One sentence in common is not enough: "Ja." translates "Yes." and "Indeed."."""
+    return _linked([[(text_key(pair.source), text_key(pair.target)), *_group(pair)] for pair in pairs])
+
+
+def _group(pair: ParallelPair) -> list[tuple[str]]:
+    return [(pair.group,)] if pair.group else []
+
+
+def _linked(keys: Sequence[Sequence[object]]) -> list[int]:
+    """A number for each row of keys, equal for rows with a key in common, directly or through others."""
+    leader = list(range(len(keys)))
 
     def find(i: int) -> int:
         while leader[i] != i:
@@ -40,14 +55,11 @@ def same_meaning(pairs: Sequence[ParallelPair]) -> list[int]:
             i = leader[i]
         return i
 
-    first: dict[tuple[str, str], int] = {}
-    for i, pair in enumerate(pairs):
-        keys = [("text", text_key(pair.source)), ("text", text_key(pair.target))]
-        if pair.group:
-            keys.append(("group", pair.group))
-        for key in keys:
+    first: dict[object, int] = {}
+    for i, row in enumerate(keys):
+        for key in row:
             leader[find(i)] = find(first.setdefault(key, i))
-    return [find(i) for i in range(len(pairs))]
+    return [find(i) for i in range(len(keys))]
 
 
 def semantic_contrastive(
@@ -56,7 +68,7 @@ def semantic_contrastive(
     *,
     temperature: float | Tensor = 0.1,
     groups: Tensor | None = None,
-    multi_positive: bool = False,
+    positives: Tensor | None = None,
 ) -> Tensor:
     """semaCL of Hu et al. 2023, eq. 2 (NT-Xent over the 2B sentences of B pairs, cosine): the mean over
     the 2B anchors of
@@ -70,13 +82,13 @@ def semantic_contrastive(
         temperature: τ (0.1; the paper does not report it).
         groups: `[pairs]` integers; pairs of one group share a meaning (the same English sentence
             twice, multi-way parallel text), so they are left out of each other's negatives.
-        multi_positive: instead of leaving them out, count every member of the group as a positive
-            (Khosla et al. 2020, the mean outside the logarithm).
+        positives: `[pairs]` integers; the sentences of pairs with one number are right answers to each other
+            (Khosla et al. 2020, the mean outside the logarithm), not only those of one pair.
 
     Returns:
         A float32 scalar; with no pairs, a zero that is connected to the graph.
     """
-    rows = semantic_rows(source, target, temperature=temperature, groups=groups, multi_positive=multi_positive)
+    rows = semantic_rows(source, target, temperature=temperature, groups=groups, positives=positives)
     return rows.mean() if len(rows) else (source.float() + target.float()).sum()
 
 
@@ -86,7 +98,7 @@ def semantic_rows(
     *,
     temperature: float | Tensor = 0.1,
     groups: Tensor | None = None,
-    multi_positive: bool = False,
+    positives: Tensor | None = None,
 ) -> Tensor:
     """`semantic_contrastive` before its mean: `[2 · pairs]`, sources first."""
     check_paired(source, target, "semantic loss")
@@ -97,17 +109,21 @@ def semantic_rows(
     itself = torch.eye(2 * pairs, dtype=torch.bool, device=logits.device)
     partner = itself.roll(pairs, dims=1)
     logits = logits.masked_fill(itself, -torch.inf)
-    if groups is None:
+    right = partner if positives is None else (_equal(positives, pairs, "positives", logits) | partner) & ~itself
+    if groups is not None:
+        logits = logits.masked_fill(_equal(groups, pairs, "groups", logits) & ~itself & ~right, -torch.inf)
+    if positives is None:
         return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
-    if groups.shape != (pairs,):
-        raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
-    sentence_groups = groups.to(logits.device).repeat(2)
-    related = (sentence_groups[:, None] == sentence_groups[None, :]) & ~itself
-    if multi_positive:
-        log_share = logits - logits.logsumexp(1, keepdim=True)
-        return -log_share.masked_fill(~related, 0.0).sum(1) / related.sum(1)
-    logits = logits.masked_fill(related & ~partner, -torch.inf)
-    return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
+    log_share = logits - logits.logsumexp(1, keepdim=True)
+    return -log_share.masked_fill(~right, 0.0).sum(1) / right.sum(1)
+
+
+def _equal(numbers: Tensor, pairs: int, name: str, logits: Tensor) -> Tensor:
+    """`[2 · pairs, 2 · pairs]` bool: sentences whose pairs have one number."""
+    if numbers.shape != (pairs,):
+        raise BadInput(f"{name} must be [pairs] = [{pairs}], got {list(numbers.shape)}.")
+    both = numbers.to(logits.device).repeat(2)
+    return both[:, None] == both[None, :]
 
 
 ON = (
@@ -127,7 +143,8 @@ class Semantic(Objective):
         duplicates: Literal["mask", "positives", "keep"] = Field(
             "mask",
             description="a sentence that comes twice (or translations that share a `group`) is no negative; `positives`"
-            ": all are right answers; `keep`: it is a negative, the paper's letter",
+            ": those of a `group`, and of a pair that comes twice, are right answers; `keep`: all are negatives, the "
+            "paper's letter",
         )
 
     settings: Settings
@@ -138,7 +155,9 @@ class Semantic(Objective):
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         pairs = require(batch["parallel"], ParallelPair, self)
-        groups = None if self.settings.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        duplicates = self.settings.duplicates
+        groups = None if duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
+        positives = torch.tensor(right_answers(pairs), dtype=torch.long) if duplicates == "positives" else None
         rows = torch.stack(
             [
                 semantic_rows(
@@ -146,7 +165,7 @@ class Semantic(Objective):
                     vectors[f"{role}.target"],
                     temperature=self.settings.temperature,
                     groups=groups,
-                    multi_positive=self.settings.duplicates == "positives",
+                    positives=positives,
                 )
                 for role in roles(self.settings.on)
             ]

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from interlingua.index.metadata import Question
+from interlingua.models.protocols import Role
 from interlingua.serving.batching import parts
 from interlingua.serving.federated import Federated
 from interlingua.serving.middleware import note
@@ -292,7 +293,7 @@ def embedding_routes(at: Address) -> APIRouter:
     @router.post("/v1/embeddings", response_model=EmbeddingsAnswer, summary="Vectors of texts (OpenAI's form)")
     async def embeddings(body: EmbeddingsRequest, request: Request, service: Service = one_service) -> JSONResponse:
         check_model(body.model, service.model, service.settings.aliases)
-        role = "query" if body.input_type == "query" else "passage"
+        role: Role = "query" if body.input_type == "query" else "passage"
         call = Embeddings(service.index, role, body.dimensions, body.encoding_format == "base64")
         vectors: list[Any] = []
         tokens = 0

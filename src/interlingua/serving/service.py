@@ -24,7 +24,7 @@ from interlingua.index.index import Hit, Index
 from interlingua.index.metadata import Budget, OutOfTime, Question, codes_in
 from interlingua.index.search import finite
 from interlingua.lazy import LateKernel
-from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles
+from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles, Role, encode_as
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
@@ -257,7 +257,7 @@ class Embeddings:
     languages, which are recognised."""
 
     index: Index
-    role: str
+    role: Role
     dimensions: int | None
     base64: bool
 
@@ -266,8 +266,10 @@ class Embeddings:
             check_lengths(item)
         texts = [text for item in items for text in item.texts]
         encoder = self.index.encoder
-        encode = encoder.encode_query if self.role == "query" else encoder.encode_document
-        vectors = cut(encode(texts, lang=[detect_language(text) or None for text in texts]), self.dimensions)
+        vectors = cut(
+            encode_as(encoder, self.role)(texts, lang=[detect_language(text) or None for text in texts]),
+            self.dimensions,
+        )
         tokens = count_tokens(encoder, texts, self.role)
         ends = np.cumsum([len(item.texts) for item in items]).tolist()
         return [

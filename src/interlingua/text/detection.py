@@ -37,32 +37,42 @@ DIALECTS = frozenset({"ary", "arz", "wuu"})
 MANY = 1_000
 """Texts in bulk from which on the model is compiled, which takes about a second with the loading of numba."""
 CLOSE = 0.001
-"""py3langid decides itself where probabilities lie so near to each other, or to `SURE`: its sums are in float32."""
+"""py3langid decides itself where probabilities lie so near to each other, or to `sure`: its sums are in float32."""
 
 _texts = count(1)
 
 
-def detect_language(text: str) -> str:
-    """The code of the language that `text` is written in, or "" when that is not sure or no language is recognised.
+def detect_language(text: str, sure: float = SURE) -> str:
+    """The code of the language that `text` is written in, or "" when its probability is below `sure` or no language is
+    recognised.
 
-    Knows 112 of the languages in `languages.tsv`. Text in another one may be taken for its nearest relative (Yiddish
-    for Hebrew). Raises NotFound where py3langid is not installed.
+    Knows the languages of `detectable`. Text in another one may be taken for its nearest relative (Yiddish for
+    Hebrew). Raises NotFound where py3langid is not installed.
     """
     text = text[:READ]
-    return _named(*identifier().classify(text)) if any(map(str.isalpha, text)) else ""
+    if not any(map(str.isalpha, text)):
+        return ""
+    code, probability = identifier().classify(text)
+    return _named(code, probability, sure)
 
 
-def detect_in_bulk(text: str) -> str:
+def detect_in_bulk(text: str, sure: float = SURE) -> str:
     """`detect_language` for one of very many texts: the same answers, by a compiled model from the `MANY`th on."""
     kernel = compiled() if next(_texts) > MANY else None
     text = text[:READ]
-    if kernel and any(map(str.isalpha, text)) and (result := kernel(text)):
-        return _named(*result)
-    return detect_language(text)
+    if kernel and any(map(str.isalpha, text)) and (result := kernel(text, sure)):
+        return _named(*result, sure)
+    return detect_language(text, sure)
 
 
-def _named(code: str, probability: float) -> str:
-    return normalise_code(code) if probability >= SURE and code != "zxx" else ""
+def _named(code: str, probability: float, sure: float) -> str:
+    return normalise_code(code) if probability >= sure and code != "zxx" else ""
+
+
+@cache
+def detectable() -> frozenset[str]:
+    """The codes of the 112 languages that are told apart. Raises NotFound where py3langid is not installed."""
+    return frozenset(normalise_code(code) for code in identifier().labels if code != "zxx")
 
 
 def can_detect() -> bool:
@@ -135,7 +145,7 @@ def classify(
 
 
 @cache
-def compiled() -> Callable[[str], tuple[str, float] | None] | None:
+def compiled() -> Callable[[str, float], tuple[str, float] | None] | None:
     """py3langid's `classify`, compiled, or None for what is left to py3langid; None where numba is missing."""
     try:
         kernel = by_numba(classify)  # holds the interpreter's lock: `counts` are for one text at a time
@@ -149,10 +159,10 @@ def compiled() -> Callable[[str], tuple[str, float] | None] | None:
     columns = np.array([labels.index(one) for one in classifier.nb_classes])  # two scripts of a language have one each
     model = (moves, rows, features, weights, priors, columns, len(labels), np.zeros(len(weights), np.int32))
 
-    def likeliest(text: str) -> tuple[str, float] | None:
+    def likeliest(text: str, sure: float) -> tuple[str, float] | None:
         content = normalize("NFC", text.lower() if text.isupper() else text).encode("utf-8", "surrogatepass")
         first, best, second = kernel(np.frombuffer(content, np.uint8), *model)
-        if first < 0 or abs(best - SURE) < CLOSE or best - second < CLOSE:
+        if first < 0 or abs(best - sure) < CLOSE or best - second < CLOSE:
             return None
         return labels[first], best
 

@@ -90,7 +90,8 @@ def backward(
     """Add the gradient of one group, times the loss scale, to the parameters; the reports, by objective. Token losses
     beside a contrastive one have a report of their own, `objective.name`.
 
-    With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, and its vectors.
+    With `measure`, also each contrastive objective's own (weighted) gradient norm on the encoders, of two encoders also
+    that on the passage encoder alone, and its vectors.
     With `balance`, each contrastive objective's gradient on the vectors is `balanced`; the gradient of its own
     parameters and the token and span objectives are left as they are.
     """
@@ -112,11 +113,16 @@ def backward(
         pulls[weighted.name] = balanced(pull, weighted.weight) if balance else pull
     if measure:
         parameters = list(model.parameters())
+        passage = {*encoder_of(model, "passage").parameters()}
         for number, (name, gradients) in enumerate(pulls.items()):
             with _Apart(parameters) as apart:
                 for key, part in encoded.items():
                     part.backward(gradients[key], retain=number < len(pulls) - 1)
-            reports[name].gradient_norm = apart.norm(processes) / chunking.scale
+            added = processes.sum(parameters, apart.inside)
+            reports[name].gradient_norm = gradient_norm(added) / chunking.scale
+            if len(passage) < len(parameters):  # two encoders: by this one the losses' weights are compared
+                own = [gradient for weight, gradient in zip(parameters, added, strict=True) if weight in passage]
+                reports[name].details["passage_gradient_norm"] = gradient_norm(own) / chunking.scale
         return reports
     for key, part in encoded.items():
         summands = [gradients[key] for gradients in pulls.values()]
@@ -202,7 +208,8 @@ def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
 
 
 class _Apart:
-    """Within the block gradients start from nothing; on leaving, what was there before is added back."""
+    """Within the block gradients start from nothing; on leaving, `inside` are those that it added, and what was there
+    before is added back."""
 
     def __init__(self, parameters: list[nn.Parameter]) -> None:
         self.parameters = parameters
@@ -218,7 +225,3 @@ class _Apart:
         for parameter, before in zip(self.parameters, self.before, strict=True):
             if before is not None:
                 parameter.grad = before if parameter.grad is None else before + parameter.grad
-
-    def norm(self, processes: Processes) -> float:
-        """The norm of what the block added, over all processes."""
-        return gradient_norm(processes.sum(self.parameters, self.inside))

@@ -349,7 +349,7 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
             continue
         (stream,) = weighted.streams(streams)
         for lang, documents in streams[stream].sizes.items():
-            if context.bank.size > documents and not context.bank.shared:
+            if context.bank.size > documents and not (context.bank.shared or context.bank.total):
                 logger.warning(
                     f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
                     f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "

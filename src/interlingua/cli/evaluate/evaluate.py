@@ -59,6 +59,7 @@ GOES_WITH = {
     "pairs": ("tatoeba",),
     "tatoeba-protocol": ("tatoeba",),
     "picture": ("tatoeba",),
+    "role": ("tatoeba", "bucc"),
     "predictions": ("xor",),
     "bucc-protocol": ("bucc",),
     "pipeline": ("on",),

@@ -11,7 +11,7 @@ from interlingua.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from interlingua.data.records import ParallelPair
-    from interlingua.models.protocols import Encoder
+    from interlingua.models.protocols import Encoder, Role
 
 
 def sentence_options(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,12 @@ def sentence_options(parser: argparse.ArgumentParser) -> None:
         "--picture",
         metavar="FILE.svg",
         help="draw the translations of --tatoeba in two dimensions, a panel for each model",
+    )
+    tatoeba.add_argument(
+        "--role",
+        choices=["query", "passage"],
+        help="how --tatoeba and --bucc read sentences: with which prompt, and by which of two encoders (passage; "
+        "multilingual E5: query)",
     )
     bucc = parser.add_argument_group("bitext mining")
     bucc.add_argument(
@@ -84,24 +90,36 @@ def read_translations(arguments: argparse.Namespace) -> dict[str, list[ParallelP
 def print_translations(
     arguments: argparse.Namespace, models: Mapping[str, Encoder], sets: Mapping[str, list[ParallelPair]]
 ) -> None:
-    """Tatoeba accuracies; with --picture also the figure and its numbers."""
-    from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_table
+    """Tatoeba accuracies; with --picture also the figure and its numbers: a second table, or columns where a program
+    reads them."""
+    from interlingua.evaluation.table import MACHINES, render_records
+    from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_records, tatoeba_table
 
-    if arguments.picture:
-        from interlingua.evaluation.plots import plot_projections
-        from interlingua.evaluation.projection import language_projection, projection_table
-
-        ((name, pairs),) = sets.items()
-        projections = language_projection(models, pairs)
-        results = {model: {name: projection.accuracy} for model, projection in projections.items()}
-        print(projection_table(projections, arguments.format) + "\n")
-        plot_projections(projections, arguments.picture)
-    else:
+    protocol, role = arguments.tatoeba_protocol or "both", _role(arguments)
+    if not arguments.picture:
         results = {
-            model: {name: tatoeba_pairs(encoder, pairs, name) for name, pairs in sets.items()}
+            model: {name: tatoeba_pairs(encoder, pairs, name, role) for name, pairs in sets.items()}
             for model, encoder in models.items()
         }
-    print(tatoeba_table(results, arguments.format, arguments.tatoeba_protocol or "both"))
+        print(tatoeba_table(results, arguments.format, protocol))
+        return
+    from interlingua.evaluation.plots import plot_projections
+    from interlingua.evaluation.projection import language_projection, projection_table
+
+    ((name, pairs),) = sets.items()
+    projections = language_projection(models, pairs, role)
+    results = {model: {name: projection.accuracy} for model, projection in projections.items()}
+    if arguments.format in MACHINES:
+        shown = {
+            model: {"distance": projection.distance, "explained": sum(projection.explained)}
+            for model, projection in projections.items()
+        }
+        records = [{**record, **shown[str(record["system"])]} for record in tatoeba_records(results, protocol)]
+        print(render_records(records, arguments.format))
+    else:
+        print(projection_table(projections, arguments.format) + "\n")
+        print(tatoeba_table(results, arguments.format, protocol))
+    plot_projections(projections, arguments.picture)
 
 
 def print_bucc(arguments: argparse.Namespace, models: Mapping[str, Encoder]) -> None:
@@ -112,14 +130,13 @@ def print_bucc(arguments: argparse.Namespace, models: Mapping[str, Encoder]) -> 
     pairs = bucc_pairs(arguments.bucc, "training")
     if not pairs:
         raise NotFound(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
-    print(
-        bucc_table(
-            {
-                name: {
-                    pair: bucc(model, arguments.bucc, pair, arguments.bucc_protocol or "train_self") for pair in pairs
-                }
-                for name, model in models.items()
-            },
-            arguments.format,
-        )
-    )
+    protocol, role = arguments.bucc_protocol or "train_self", _role(arguments)
+    results = {
+        name: {pair: bucc(model, arguments.bucc, pair, protocol, role=role) for pair in pairs}
+        for name, model in models.items()
+    }
+    print(bucc_table(results, arguments.format))
+
+
+def _role(arguments: argparse.Namespace) -> Role:
+    return "query" if arguments.role == "query" else "passage"
