@@ -47,6 +47,63 @@ def test_equals_the_triple_loop(sentences, with_others, temperature):
     assert paper.item() == pytest.approx(total / (count * (count - 2)), rel=1e-6)
 
 
+def other_forms(source, target, others, temperature, left_out=()):
+    """The mean square, and the mean divergence over the pairs, by loops."""
+    pairs = len(source)
+    sentences = torch.cat([source, target, others])
+    squares, divergences = [], []
+    for i in range(pairs):
+        ks = [k for k in range(len(sentences)) if k not in (i, i + pairs) and (i, k) not in left_out]
+        a, b = (
+            [float(cosine_similarity(side[i], sentences[k], dim=0)) / temperature for k in ks]
+            for side in (source, target)
+        )
+        squares += [(x - y) ** 2 for x, y in zip(a, b, strict=True)]
+        p, q = ([math.exp(x) / sum(map(math.exp, row)) for x in row] for row in (a, b))
+        mean = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
+        divergences.append(
+            sum(x * math.log(x / m) + y * math.log(y / m) for x, y, m in zip(p, q, mean, strict=True)) / 2
+        )
+    return {"squares": sum(squares) / len(squares), "divergence": sum(divergences) / pairs}
+
+
+@pytest.mark.parametrize("form", ["squares", "divergence"])
+def test_the_other_forms_equal_their_loops(sentences, form):
+    source, target, others = sentences
+    expected = other_forms(source, target, others, 0.2)[form]
+    assert language_contrastive(*sentences, temperature=0.2, form=form).item() == pytest.approx(expected, rel=1e-5)
+    mask = torch.zeros(4, 13, dtype=torch.bool)
+    mask[1, 3] = mask[2, 9] = True
+    expected = other_forms(source, target, others, 0.2, {(1, 3), (2, 9)})[form]
+    loss = language_contrastive(*sentences, temperature=0.2, form=form, mask=mask)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    # nothing tells the two apart; and a pair that is compared with nothing counts for nothing
+    assert language_contrastive(source, source, others, form=form).item() == pytest.approx(0, abs=1e-7)
+    mask[0] = True
+    source = source.clone().requires_grad_()
+    loss = language_contrastive(source, target, others, form=form, mask=mask)
+    loss.backward()
+    assert torch.isfinite(source.grad).all()
+    assert loss.item() > 0
+    with pytest.raises(InterlinguaError, match="normalizer"):
+        language_contrastive(*sentences, form=form, normalizer="paper")
+    with pytest.raises(InterlinguaError, match="normalizer: paper is for"):
+        Language(form=form, normalizer="paper")
+    pairs = [ParallelPair(f"a{i}", f"b{i}", "fi", "en") for i in range(4)]
+    vectors = {
+        "passage.source": sentences[0].float(),
+        "passage.target": target.float(),
+        "passage.others": others.float(),
+    }
+    found = Language(form=form, temperature=0.2).loss(
+        {"parallel": pairs, "sentences": [Sentence(f"s{i}", "fi") for i in range(5)]}, vectors
+    )
+    assert found.value.item() == pytest.approx(other_forms(*sentences, 0.2)[form], rel=1e-5)
+    assert found.report == {"lang/fi": pytest.approx(found.value.item(), rel=1e-5)}
+    with pytest.raises(InterlinguaError, match="form 'sqares' is not known"):
+        language_contrastive(*sentences, form="sqares")
+
+
 def test_mean_is_the_papers_normalizer_without_others(sentences):
     source, target, _ = sentences
     assert language_contrastive(source, target).item() == pytest.approx(

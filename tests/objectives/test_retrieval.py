@@ -1,6 +1,7 @@
 """The retrieval objective: candidates, masks, temperature."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -75,6 +76,23 @@ def test_self_guided_margin_leaves_out_what_scores_above_the_positive():
     rows = Retrieval(self_guided_margin=0.0).loss(batch, vectors).value
     expected = info_nce(*vectors.values(), mask=torch.tensor([[0, 1], [1, 0]], dtype=torch.bool))
     assert rows.item() == pytest.approx(expected.item())
+
+
+def test_negatives_that_a_teacher_finds_as_good_as_the_positive_are_left_out():
+    scored = [
+        replace(question("a?", "pa", negatives=("na", "nb")), scores=(3.0, 2.5, 1.0)),
+        question("b?", "pb", negatives=("nc",)),
+        replace(question("c?", "pc", negatives=("nd", "ne", "nf")), scores=(0.0, -0.5, 4.0, 9.0)),
+    ]
+    vectors = {"queries": torch.randn(3, 4), "passages": torch.randn(8, 4)}  # pa pb pc na nb nc nd ne
+    objective = Retrieval(hard_negatives=2, teacher_margin=1.0)
+    loss = objective.loss({"questions": scored}, vectors)
+    mask = torch.zeros(3, 8, dtype=torch.bool)
+    mask[0, 3] = mask[2, 6] = mask[2, 7] = True
+    assert loss.value.item() == pytest.approx(info_nce(*vectors.values(), mask=mask).item())
+    assert loss.warning is None
+    plain = {"questions": [replace(one, scores=()) for one in scored]}
+    assert "no question of a batch had a teacher's scores" in objective.loss(plain, vectors).warning
 
 
 def test_the_wrong_kind_of_record_is_named():

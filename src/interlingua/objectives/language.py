@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, Self, get_args
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -33,12 +33,16 @@ FLOOR = math.log(2.0)
 """The least value of the loss (per log term), reached when no sentence tells the two of a pair apart."""
 
 
+Form = Literal["contrastive", "squares", "divergence"]
+
+
 def language_contrastive(
     source: Tensor,
     target: Tensor,
     others: Tensor | None = None,
     *,
     temperature: float = 1.0,
+    form: Form = "contrastive",
     normalizer: Literal["mean", "paper"] = "mean",
     mask: Tensor | None = None,
 ) -> Tensor:
@@ -49,11 +53,16 @@ def language_contrastive(
     summed and divided by the number of log terms, 2·B·(2B + Q − 2). Never less than log 2; the excess over
     log 2 is what is left to learn. Nothing in it repels: never train it alone.
 
+    Two other forms ask the same of a pair, and are 0 at the least: "squares", the mean over k of (d/τ)², and
+    "divergence", the Jensen-Shannon divergence of the softmax over k of s_ik/τ from that of s_jk/τ, at most log 2.
+
     Args:
         source, target: `[pairs, dim]` (B pairs).
         others: `[sentences, dim]`, Q sentences without a translation, or None.
         temperature: τ (the paper has none: 1.0); small-d gradients grow with 1/τ².
-        normalizer: "mean" per log term; "paper" divides by N(N−2), N = 2B + Q (the same when Q = 0).
+        form: "contrastive" is the paper's.
+        normalizer: "mean" per log term; "paper" divides by N(N−2), N = 2B + Q (the same when Q = 0), and is for the
+            paper's form.
         mask: `[pairs, 2B + Q]` bool, True = leave sentence k out for this pair; columns are the sources, the
             targets, the others. With "mean" the terms left out are not counted.
 
@@ -61,9 +70,11 @@ def language_contrastive(
         A float32 scalar; with no pairs, a zero that is connected to the graph.
 
     Raises:
-        BadInput: for shapes that do not fit, fewer than three sentences, or an unknown normalizer.
+        BadInput: for shapes that do not fit, fewer than three sentences, an unknown form or normalizer.
     """
-    sums, terms = language_rows(source, target, others, temperature=temperature, mask=mask)
+    if form != "contrastive" and normalizer == "paper":
+        raise BadInput(f'normalizer "paper" is for form "contrastive", not for "{form}".')
+    sums, terms = language_rows(source, target, others, temperature=temperature, form=form, mask=mask)
     return _normalised(sums, terms, 2 * len(source) + (0 if others is None else len(others)), normalizer)
 
 
@@ -73,9 +84,13 @@ def language_rows(
     others: Tensor | None = None,
     *,
     temperature: float = 1.0,
+    form: Form = "contrastive",
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Per pair: the sum over k, and the number of log terms in it; both `[pairs]`."""
+    """Per pair: the sum over k, and the number of terms in it (two a sentence k, of squares one, of a divergence one in
+    all); both `[pairs]`."""
+    if form not in get_args(Form):
+        raise BadInput(f"form '{form}' is not known.{suggestion(form, get_args(Form))}")
     check_paired(source, target, "language loss")
     check_temperature(temperature)
     pairs = len(source)
@@ -85,8 +100,6 @@ def language_rows(
     # one product for the similarities of every sentence to every source and target
     scores = similarities(sentences[: 2 * pairs], sentences)
     d = (scores[:pairs] - scores[pairs:]) / temperature
-    size = d.abs()
-    brackets = size + 2 * F.softplus(-size)
     index = torch.arange(pairs, device=d.device)
     left_out = torch.zeros(d.shape, dtype=torch.bool, device=d.device)
     left_out[index, index] = left_out[index, index + pairs] = True
@@ -94,7 +107,24 @@ def language_rows(
         if mask.shape != d.shape:
             raise BadInput(f"mask must be [pairs, sentences] = {list(d.shape)}, got {list(mask.shape)}.")
         left_out = left_out | mask.to(d.device)
-    return brackets.masked_fill(left_out, 0.0).sum(1), 2.0 * (~left_out).sum(1)
+    compared = ~left_out
+    if form == "divergence":
+        scores = scores / temperature
+        return _divergence(scores[:pairs], scores[pairs:], left_out), compared.any(1).to(d.dtype)
+    if form == "squares":
+        return d.square().masked_fill(left_out, 0.0).sum(1), 1.0 * compared.sum(1)
+    size = d.abs()
+    brackets = size + 2 * F.softplus(-size)
+    return brackets.masked_fill(left_out, 0.0).sum(1), 2.0 * compared.sum(1)
+
+
+def _divergence(a: Tensor, b: Tensor, left_out: Tensor) -> Tensor:
+    """The Jensen-Shannon divergence of the rows' softmaxes over what is not left out; 0 where all is."""
+    least = torch.finfo(a.dtype).min / 2  # not −∞, of which differences are no numbers
+    log_p, log_q = (scores.masked_fill(left_out, least).log_softmax(1) for scores in (a, b))
+    log_mean = torch.logaddexp(log_p, log_q) - FLOOR
+    terms = log_p.exp() * (log_p - log_mean) + log_q.exp() * (log_q - log_mean)
+    return terms.masked_fill(left_out, 0.0).sum(1) / 2
 
 
 def _normalised(sums: Tensor, terms: Tensor, sentences: int, normalizer: str) -> Tensor:
@@ -113,6 +143,11 @@ class Language(Objective):
         """Options of the comparison of sentences."""
 
         temperature: float = Field(1.0, gt=0, description="τ; the paper has none. Gradients grow with 1/τ²")
+        form: Form = Field(
+            "contrastive",
+            description="the paper's; `squares`: the mean of (d/τ)²; `divergence`: the Jensen-Shannon divergence of the"
+            " pair's softmaxes over all other sentences",
+        )
         on: Roles = Field("passage", description=ON)
         duplicates: Literal["mask", "keep"] = Field(
             "mask", description="whether a sentence with the text of a member of the pair is left out"
@@ -123,6 +158,12 @@ class Language(Objective):
         detach: Literal["none", "pair", "others"] = Field(
             "none", description="stop the gradient into k (`others`), or into i and j (`pair`); the paper: into neither"
         )
+
+        @model_validator(mode="after")
+        def _normalizer_of_the_paper(self) -> Self:
+            if self.form != "contrastive" and self.normalizer == "paper":
+                raise ValueError(f"normalizer: paper is for form: contrastive, not for {self.form}.")
+            return self
 
     settings: Settings
     streams = ("parallel", "sentences?")
@@ -144,17 +185,19 @@ class Language(Objective):
         count = 2 * len(pairs) + len(sentences)
         value = _normalised(sums, terms, count, self.settings.normalizer)
         compared = terms > 0  # with everything masked there is nothing to be in excess of
-        rows = (sums / terms.clamp(min=1) - FLOOR)[compared]
+        floor = FLOOR if self.settings.form == "contrastive" else 0.0
+        rows = (sums / terms.clamp(min=1) - floor)[compared]
         langs = [pair.lang for pair, has_terms in zip(pairs, compared.tolist(), strict=True) if has_terms]
-        excess = {"excess": _normalised(sums, terms, count, "mean").item() - FLOOR} if langs else {}
+        excess = {"excess": _normalised(sums, terms, count, "mean").item() - floor} if langs and floor else {}
         return Loss(value, {**excess, **by_language(langs, rows)})
 
     def _rows(self, vectors: Mapping[str, Tensor], role: str, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        detach, temperature = self.settings.detach, self.settings.temperature
+        detach = self.settings.detach
+        options: dict[str, Any] = {"temperature": self.settings.temperature, "form": self.settings.form}
         source, target = vectors[f"{role}.source"], vectors[f"{role}.target"]
         others = vectors.get(f"{role}.others")
         if detach == "none":
-            return language_rows(source, target, others, temperature=temperature, mask=mask)
+            return language_rows(source, target, others, mask=mask, **options)
         detached = (source.detach(), target.detach())
         i, j = detached if detach == "pair" else (source, target)
         k_side = (source, target) if detach == "pair" else detached
@@ -166,7 +209,7 @@ class Language(Objective):
         if mask is not None:
             left_out = left_out | mask.to(k.device)
         everything_else = torch.ones(pairs, 2 * pairs, dtype=torch.bool, device=k.device)
-        return language_rows(i, j, k, temperature=temperature, mask=torch.cat([everything_else, left_out], 1))
+        return language_rows(i, j, k, mask=torch.cat([everything_else, left_out], 1), **options)
 
     @staticmethod
     def mask(pairs: Sequence[ParallelPair], sentences: Sequence[Sentence]) -> Tensor:

@@ -119,6 +119,9 @@ class Retrieval(Objective):
         self_guided_margin: float | None = Field(
             None, description="leave out candidates that the model scores above the positive minus this (a cosine)"
         )
+        teacher_margin: float | None = Field(
+            None, description="leave out a question's own negatives that a teacher scores above the positive minus this"
+        )
         strip_question_mark: bool = Field(
             False, description='train on questions without their last "?", as CCP\'s public code does; search keeps it'
         )
@@ -153,6 +156,12 @@ class Retrieval(Objective):
         questions, options = require(batch["questions"], QuestionPassage, self), self.settings
         queries, passages = vectors["queries"], vectors["passages"]
         mask = false_negatives(questions, self.candidates(questions)) if options.mask_false_negatives else None
+        warning = None
+        if options.teacher_margin is not None:
+            taught = too_good(questions, options.hard_negatives, options.teacher_margin)
+            mask = taught if mask is None else taught | mask
+            if not any(question.scores for question in questions):
+                warning = "teacher_margin leaves nothing out: no question of a batch had a teacher's scores."
         if options.self_guided_margin is not None:
             scores = similarities(queries.detach(), passages.detach(), options.similarity)
             guided = scores > scores.diagonal()[:, None] - options.self_guided_margin
@@ -168,7 +177,7 @@ class Retrieval(Objective):
         report = {"ln_candidates": math.log(max(1, len(passages))), **by_language([q.lang for q in questions], rows)}
         if self.log_scale is not None:
             report["temperature"] = float(self.tau().detach())  # type: ignore[union-attr]
-        return Loss(rows.mean() if len(rows) else rows.sum(), report)
+        return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
 
     def tau(self) -> float | Tensor:
         """The temperature in force."""
@@ -184,6 +193,20 @@ def candidates(questions: Sequence[QuestionPassage], negatives: int) -> list[Pas
     return [question.positives[0] for question in questions] + [
         negative for question in questions for negative in question.negatives[:negatives]
     ]
+
+
+def too_good(questions: Sequence[QuestionPassage], negatives: int, margin: float) -> Tensor:
+    """`[questions, candidates]` bool: a question's own negatives whose score by a teacher is above that of the positive
+    minus `margin`; none where a question has no scores."""
+    own = [len(question.negatives[:negatives]) for question in questions]
+    mask = torch.zeros(len(questions), len(questions) + sum(own), dtype=torch.bool)
+    column = len(questions)
+    for row, (question, count) in enumerate(zip(questions, own, strict=True)):
+        if question.scores:
+            positive, *others = question.scores
+            mask[row, column : column + count] = torch.tensor([score > positive - margin for score in others[:count]])
+        column += count
+    return mask
 
 
 def as_text(passage: Passage) -> Text:
