@@ -9,7 +9,18 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the booleans and floats of YAML 1.2."""
+    """SafeLoader with the booleans and floats of YAML 1.2, to which a key that is given twice is an error."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """A mapping as it is written, before aliases are filled in."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"'{key.value}' is given twice", problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
 
 
 _Loader.yaml_implicit_resolvers = {

@@ -117,7 +117,10 @@ def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
         found = said(capsys, *delete, "--source", name).err
         assert f"idx: no passage to delete is from '{name}'.{near}\n" in found
         assert "0 passages deleted" in found
-    assert "2 passages deleted; 2 passages" in said(capsys, *delete, "--source", "books/").err
+    found = said(capsys, *delete, "--source", "books/", "bocks/").err  # one of two names is wrong
+    assert "idx: no passage to delete is from 'bocks/'. Did you mean 'books/'?\n" in found
+    assert "'books/'. " not in found
+    assert "2 passages deleted; 2 passages" in found
     assert "0 passages deleted" in said(capsys, *delete, "--source", "faq.csv", "--filter", "topic!=storm").err
     for wrong, error in (
         (["q1", "--source", "faq.csv"], "not both at once"),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from interlingua.data import FilterReport, ParallelPair, filter_parallel
+from interlingua.data.datasets import DataSpec, read
 from interlingua.data.filters import equal_sides, length_ratio, too_short
 
 
@@ -52,7 +55,7 @@ def test_filter_reports_every_drop() -> None:
     assert len(list(filter_parallel(rows, max_ratio=9, min_tokens=2))) == 4
 
 
-def test_sides_in_another_language_are_dropped_where_asked_for() -> None:
+def test_sides_in_another_language_are_dropped_where_asked_for(tmp_path: Path) -> None:
     pytest.importorskip("py3langid")
     good = pair("Järvi on hyvin syvä ja kylmä.", "The lake is very deep and cold.")
     rows = [
@@ -68,3 +71,7 @@ def test_sides_in_another_language_are_dropped_where_asked_for() -> None:
     assert list(filter_parallel(rows, languages=True, report=report)) == [rows[0], *rows[4:]]
     assert report.dropped == {"wrong language": 3}
     assert len(list(filter_parallel(rows))) == 7
+    lines = [f"{row.source}\t{row.target}\n" for row in rows[:4]]
+    (tmp_path / "fi-en.tsv").write_text("".join(lines), encoding="utf-8")
+    spec = DataSpec(path=str(tmp_path / "fi-en.tsv"), filter="languages")
+    assert [pair.source for pair in read("parallel", spec)] == [good.source]

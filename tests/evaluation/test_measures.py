@@ -4,9 +4,10 @@ import math
 import random
 
 import ir_measures
+import numpy as np
 import pytest
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.evaluation import evaluate
 from interlingua.retrieval import Run
 
@@ -103,6 +104,14 @@ def test_grades_below_minus_one_count_as_minus_one():
 def test_a_grade_that_trec_eval_cannot_take_is_named():
     with pytest.raises(InterlinguaError, match=r"give query 'q' a grade of 3,000,000,000; at most 1,000,000 is taken"):
         evaluate(Run.from_scores({"q": {"a": 1.0}}), {"q": {"a": 3_000_000_000}}, ["nDCG@10"])
+
+
+def test_grades_of_numpy_are_integers_and_what_is_none_is_named():
+    run = Run.from_scores({"q": {"a": 1.0, "b": 2.0}})
+    assert evaluate(run, {"q": {"a": np.int64(1), "b": np.int64(-1)}}, ["RR@10"])["RR@10"] == 0.5
+    for grade in (1.0, "1", None):
+        with pytest.raises(BadInput, match=r"passage 'a' of query 'q' the grade .*: a whole number"):
+            evaluate(run, {"q": {"a": grade}}, ["RR@10"])
 
 
 @pytest.mark.parametrize("measure", ["RR", "P", "Success"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from interlingua.data.records import Passage
-from interlingua.errors import InterlinguaError, Stale
+from interlingua.errors import BadInput, InterlinguaError, Stale
 from interlingua.index import Hit, Index
 from interlingua.index import metadata as index_encoder
 from interlingua.index import metadata as index_questions
@@ -263,6 +263,8 @@ def test_only_an_index_is_opened_or_overwritten(tmp_path):
         Index.open(tmp_path / "photos")
     with pytest.raises(InterlinguaError, match="not overwritten"):
         Index.build(LetterEncoder(), PASSAGES, tmp_path / "photos", overwrite=True)
+    with pytest.raises(InterlinguaError, match="photos: is not an index"):
+        Index.build(LetterEncoder(), PASSAGES, tmp_path / "photos")
     with pytest.raises(InterlinguaError, match="no such index folder"):
         Index.open(tmp_path / "nowhere")
 
@@ -291,11 +293,29 @@ def test_modes_and_numbers_are_checked(index):
     for options, message in [
         ({"mode": "fuzzy"}, "mode 'fuzzy' is unknown"),
         ({"k": 0}, "k=0"),
+        ({"k": 2.0}, "k=2.0: must be a whole number"),
+        ({"k": float("nan")}, "k=nan"),
         ({"lang": ["en", "de"]}, "2 languages for 1 questions"),
     ]:
         with pytest.raises(InterlinguaError, match=message):
             index.search_many(["cat"], **options)
     assert index.search_many([]) == []
+    assert index.search_many(text for text in ("cat", "cat sat")) == index.search_many(["cat", "cat sat"])
+    assert index.search("cat", k=np.int64(2)) == index.search("cat", k=2)
+
+
+def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
+    for text, kind in ((None, "NoneType"), (["cat"], "list")):
+        with pytest.raises(BadInput, match=f"a question is a text, this is a {kind}"):
+            index.search(text)
+    for call in (index.passage, index.versions, lambda id: index.delete([id])):
+        with pytest.raises(BadInput, match="3 is no id of a passage: an id is a text"):
+            call(3)
+    with pytest.raises(BadInput, match="a dict is no passage"):
+        index.add([{"id": "x", "text": "t"}])
+    assert len(index) == 4
+    built = Index.build(LetterEncoder(), [Passage("1", "cat", lang=None)], tmp_path / "unknown")
+    assert built.languages == {"": 1}
 
 
 @pytest.fixture(params=["abcdefgh", "abcdefghi"], ids=["bits", "floats"])

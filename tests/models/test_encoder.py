@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError, NotFound
 from interlingua.models.encode import token_batches
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import fingerprint
@@ -197,12 +197,31 @@ def test_half_precision_that_a_cpu_would_emulate_is_refused(tiny_hf_folder, monk
     assert encoder.encode(["a b"]).dtype == np.float32
 
 
+def test_a_device_that_is_not_there_is_named(tiny_hf_folder, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for device, says in (("cuda", "'cuda': no CUDA device is there"), ("mps", "'mps': is not there"), ("gpu", "known")):
+        with pytest.raises(BadInput, match=says):
+            Encoder.load(tiny_hf_folder, device=device)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(BadInput, match="'cuda:2': there are 2, from cuda:0 on"):
+        Encoder.load(tiny_hf_folder, device="cuda:2")
+
+
+def test_vectors_cannot_be_cut_to_nothing(tiny_encoder, tiny_static):
+    for encoder in (tiny_encoder(), tiny_static()):
+        assert encoder.encode(["a"], truncate_dim=3).shape == (1, 3)
+        with pytest.raises(BadInput, match="truncate_dim 0: must be at least 1"):
+            encoder.encode(["a"], truncate_dim=0)
+
+
 def test_folders_that_cannot_be_loaded_say_why(tiny_hf_folder, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(InterlinguaError, match=r"looked for modules\.json and config\.json"):
         Encoder.load(empty)
-    with pytest.raises(InterlinguaError, match="is not a model folder"):
+    with pytest.raises(NotFound, match="is not a model folder"):
         Encoder.load(tmp_path / "nowhere")
     pickled = tmp_path / "pickled"
     shutil.copytree(tiny_hf_folder, pickled)

@@ -83,6 +83,12 @@ def test_pairwise_is_colberts_loss(similarity):
     assert ours.item() == pytest.approx(sum(expected) / 3, rel=1e-5)
 
 
+def test_a_mask_of_floats_is_named():
+    parts = [part.float() if part.dtype == torch.bool else part for part in PADDED]
+    with pytest.raises(InterlinguaError, match=r"masks must be bool, got torch\.float32"):
+        late_interaction_pairwise(*parts)
+
+
 def test_pairwise_known_values():
     one, mask = torch.ones(1, 1, 1), torch.ones(1, 1, dtype=torch.bool)
     assert late_interaction_pairwise(one, mask, one, mask, one, mask).item() == pytest.approx(math.log(2))

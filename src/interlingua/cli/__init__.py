@@ -19,6 +19,7 @@ from interlingua.cli import calibrate, demo, encode, info, inspect, mine, shrink
 from interlingua.cli.evaluate import compare, evaluate, report, reproduce
 from interlingua.cli.index import backup, build, check, compact, delete, search, serve, sync, tokens, write
 from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
+from interlingua.cli.streams import lasting_streams
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
 from interlingua.progress import shown
@@ -96,35 +97,49 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0 done, 2 something the user can mend, 70 a defect of interlingua, 130 stopped."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.verb is None:
-        parser.print_help()
-        return 0
+    debug = False
+    with lasting_streams():
+        try:
+            parser = build_parser()
+            arguments = _parsed(parser, argv)
+            debug = arguments.debug
+            if arguments.verb is None:
+                parser.print_help()
+            else:
+                _run(arguments)
+            sys.stdout.flush()
+        except InterlinguaError as error:
+            return _fail(str(error), 2, debug)
+        except KeyboardInterrupt as stopped:  # a training says how far it is
+            return _fail(str(stopped) or "stopped.", 130, debug)
+        except OSError as error:
+            from interlingua.files import DISK_FULL
+
+            full = error.errno in DISK_FULL
+            advice = " Make room (or raise the limit), and give the same command again." if full else ""
+            return _fail(f"{_file_of(error)}: {error.strerror or error}.{advice}", 2, debug)
+        except Exception as error:
+            if _is_memory(error):
+                return _fail("there is not enough memory for this. Give it less at once.", 2, debug)
+            # nobody expected it, so nobody can say what to do about it
+            return _fail(f"this is a defect in interlingua ({_summary(error)}).{_kept()}", 70, debug)
+    return 0
+
+
+def _parsed(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return parser.parse_args(argv)
+    except SystemExit:  # of --help and --version, too
+        sys.stdout.flush()
+        raise
+
+
+def _run(arguments: argparse.Namespace) -> None:
     use_memory_sparingly()
     forget_pipes()  # where one process runs several commands
     level = logging.DEBUG if arguments.debug else logging.WARNING if arguments.quiet else logging.INFO
-    try:
-        with shown(level):
-            arguments.run(arguments)
-    except InterlinguaError as error:
-        return _fail(str(error), 2, arguments.debug)
-    except KeyboardInterrupt as stopped:  # a training says how far it is
-        return _fail(str(stopped) or "stopped.", 130, arguments.debug)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
-    except OSError as error:
-        from interlingua.files import DISK_FULL
-
-        advice = " Make room (or raise the limit), and give the same command again." if error.errno in DISK_FULL else ""
-        return _fail(f"{_file_of(error)}: {error.strerror or error}.{advice}", 2, arguments.debug)
-    except Exception as error:
-        if _is_memory(error):
-            return _fail("there is not enough memory for this. Give it less at once.", 2, arguments.debug)
-        # nobody expected it, so nobody can say what to do about it
-        return _fail(f"this is a defect in interlingua ({_summary(error)}).{_kept()}", 70, arguments.debug)
-    return 0
+    with shown(level):
+        arguments.run(arguments)
 
 
 def _summary(error: Exception) -> str:

@@ -119,13 +119,14 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.on:
         how = arguments.precision  # of the vectors; what is written are the weights as they are
         calibration = fit(arguments, DualEncoder.load(arguments.model, precision=how).query if how else encoder)
-        print(calibration.table())
         encoder.language_maps = calibration.maps
     if arguments.fold:
         encoder = encoder.folded(arguments.fold)
     encoder.save(arguments.out)
     changed = f"Calibrated for texts in '{arguments.fold}'" if arguments.fold else "Calibrated"
     copy_card(model_folder(arguments.model), Path(arguments.out), f"{changed} by `interlingua calibrate`.")
+    if arguments.on:
+        print(calibration.table())
     if arguments.fold:
         logger.info(f"{arguments.out}: a model for texts in '{arguments.fold}'")
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import passage_options, precision_option, ray_option, read_passages
@@ -12,6 +13,9 @@ from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
     from interlingua.index.export import Chunk
+
+NO_FORM = {".npz", ".pt", ".pkl", ".h5", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".gz", ".safetensors"}
+"""Suffixes of files in which vectors are not written: more than a folder's name would have."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +74,8 @@ def run(arguments: argparse.Namespace) -> None:
             arguments, f"{arguments.out} takes lines of text. For passages, write FILE.parquet or a folder"
         )
         lines(arguments)
+    elif Path(arguments.out).suffix in NO_FORM and not Path(arguments.out).is_dir():
+        raise BadInput(f"--out {arguments.out}: vectors are written as FILE.npy (of lines), FILE.parquet or a folder.")
     else:
         passages(arguments)
 

@@ -296,8 +296,10 @@ def one_line(text: str) -> str:
 
 
 def spread(scores: list[float]) -> str:
-    """Quartiles of scores that fall, in words."""
+    """Quartiles of scores, in words."""
+    import numpy as np
+
     if not scores:
         return ""
-    low, *quartiles, high = (scores[round((len(scores) - 1) * part)] for part in (1, 0.75, 0.5, 0.25, 0))
+    low, *quartiles, high = np.quantile(scores, (0, 0.25, 0.5, 0.75, 1)).tolist()
     return f"; scores {low:.3f} to {high:.3f}, quartiles {', '.join(f'{score:.3f}' for score in quartiles)}"

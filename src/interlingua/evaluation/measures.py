@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import index
 from typing import Any
 
 from interlingua.data.records import Qrels
@@ -108,20 +109,22 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     gain is the grade as it is, its discount 1/log2(rank + 1). RR@k is 1/rank of the first relevant passage in
     the top k, else 0. Ordering: `interlingua.retrieval.run.Run`.
 
-    Raises BadInput for an unknown measure (with a suggestion), qrels without queries, and a grade above `MOST_GRADE`.
+    Raises BadInput for an unknown measure (with a suggestion), qrels without queries, and a grade that is no integer or
+    above `MOST_GRADE`.
     """
     if not qrels:
         raise BadInput("the qrels hold no query: there is nothing to evaluate.")
     if isinstance(measures, str):
         measures = [measures]
+    grades_of = {query_id: _whole(query_id, grades) for query_id, grades in qrels.items()}
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
     # trec_eval may never come back from a query all of whose grades are negative; every measure of it is 0
     rankings = {
         query_id: run.ids(query_id)
-        for query_id, grades in qrels.items()
+        for query_id, grades in grades_of.items()
         if query_id in run and max(grades.values(), default=-1) >= 0
     }
-    judgements = {query_id: _grades(query_id, qrels[query_id]) for query_id in rankings}
+    judgements = {query_id: _grades(query_id, grades_of[query_id]) for query_id in rankings}
     if not rankings:
         return Scores(per_query)
     # trec_eval has no cut-off for reciprocal rank: `-M k` cuts the run for it
@@ -136,6 +139,20 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
         for query_id, name, value in _calculate(others, judgements, rankings, None):
             per_query[name][query_id] = value
     return Scores(per_query)
+
+
+def _whole(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
+    """The grades of a query as Python's integers: NumPy's, as a data frame has them, are taken too."""
+    whole = {}
+    for passage_id, grade in grades.items():
+        try:
+            whole[passage_id] = index(grade)
+        except TypeError:
+            raise BadInput(
+                f"the qrels give passage '{passage_id}' of query '{query_id}' the grade {grade!r}: a whole number is "
+                "needed."
+            ) from None
+    return whole
 
 
 def _grades(query_id: str, judgements: Mapping[str, int]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from interlingua.index.metadata import (
     IndexMetadata,
     Question,
     analyzers_of,
+    check_count,
     check_encoder,
     check_options,
     codes_in,
@@ -224,7 +225,7 @@ class Index:
 
     def search_many(
         self,
-        texts: Sequence[str | Question],
+        texts: Iterable[str | Question],
         k: int = 10,
         langs: Names[str] | None = None,
         *,
@@ -239,8 +240,7 @@ class Index:
     ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
-        if k < 1:
-            raise BadInput(f"k={k}: must be at least 1.")
+        check_count(k)
         filters, first, timer = parsed(where), self.refresh(), budget or Budget()
         langs = codes_in(first.languages, langs)
         batch = questions(texts, lang, mode, langs, first.languages, self.path)

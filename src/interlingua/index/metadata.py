@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain, islice, zip_longest
 from math import inf
+from numbers import Integral
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -332,6 +333,12 @@ def codes_in(languages: Names[str], langs: str | Names[str] | None) -> list[str]
     return list(codes)
 
 
+def check_count(k: object) -> None:
+    """Raise BadInput for a number of hits that is none."""
+    if not isinstance(k, Integral) or k < 1:
+        raise BadInput(f"k={k!r}: must be a whole number, at least 1.")
+
+
 class Questions(NamedTuple):
     """Questions, also as queries for encoders, and the languages to search in, with the passages of each."""
 
@@ -341,7 +348,7 @@ class Questions(NamedTuple):
 
 
 def questions(
-    texts: Sequence[str | Question],
+    texts: Iterable[str | Question],
     lang: str | Sequence[str | None] | None,
     mode: str,
     langs: Names[str] | None,
@@ -356,6 +363,7 @@ def questions(
     """
     if isinstance(texts, str):
         raise BadInput("several questions are needed, this is one text: put it in a list.")
+    texts = list(texts)
     if mode not in MODES:
         raise BadInput(f"mode '{mode}' is unknown.{suggestion(mode, MODES)}")
     question_langs = [lang] * len(texts) if lang is None or isinstance(lang, str) else list(lang)
@@ -392,7 +400,9 @@ def question_vectors(encoder: Encoder, asked: Questions) -> Vectors:
 
 
 def normal_question(text: str) -> str:
-    """`text` in NFKC. Raises BadInput where it has more than `LONGEST` characters, before or after."""
+    """`text` in NFKC. Raises BadInput for what is no text, and for more than `LONGEST` characters, before or after."""
+    if not isinstance(text, str):
+        raise BadInput(f"a question is a text, this is a {type(text).__name__}.")
     if len(text) > LONGEST:
         raise BadInput(f"a question has at most {LONGEST:,} characters, this one has {len(text):,}. Shorten it.")
     normal = term_nfkc(text)

@@ -34,6 +34,8 @@ def qualified(source: str, id: str) -> str:
 def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]) -> dict[str, list[Row]]:
     """The rows that each of `names` means: those of all passages with this id, else of the one called `source:id`. A
     name that means none is left out."""
+    if strange := [name for name in names if not isinstance(name, str)]:
+        raise BadInput(f"{strange[0]!r} is no id of a passage: an id is a text.")
     by_name = dict(find(names))
     # a source may hold colons, and so may an id: each of them may be the one between the two
     cuts = {
@@ -135,7 +137,12 @@ def twice(passage: Passage) -> BadInput:
 
 
 def coded(passage: Passage) -> Passage:
-    """`passage` with the code of its language: "zh-TW" → "zh". Raises BadInput for what is no language tag."""
+    """`passage` with the code of its language: "zh-TW" → "zh". Raises BadInput for what is no language tag, and where
+    this is no passage."""
+    if not isinstance(passage, Passage):
+        raise BadInput(f"a {type(passage).__name__} is no passage. Give Passage(id, text, …), as `read_passages` does.")
+    if passage.lang is None:
+        return replace(passage, lang="")
     if not passage.lang or find_code(passage.lang) == passage.lang:
         return passage
     try:

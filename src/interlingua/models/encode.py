@@ -21,13 +21,20 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 
 
 def default_device(device: str | torch.device | None) -> torch.device:
-    """`device`, or the CUDA device if there is one, or the CPU."""
+    """`device`, or the CUDA device if there is one, or the CPU. Raises BadInput for one that is not there."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.device(device)
+        found = torch.device(device)
     except RuntimeError as error:
         raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if found.type == "cuda" and (found.index or 0) >= count:
+        there = f"there are {count}, from cuda:0 on" if count else "no CUDA device is there"
+        raise BadInput(f"device {str(device)!r}: {there}. Use 'cpu', or leave it out.")
+    if found.type == "mps" and not torch.backends.mps.is_available():
+        raise BadInput(f"device {str(device)!r}: is not there. Use 'cpu', or leave it out.")
+    return found
 
 
 def on_processor(precision: str | None, device: str | torch.device | None) -> str | None:

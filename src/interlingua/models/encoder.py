@@ -29,7 +29,7 @@ from interlingua.models.folder import MaxLength, check, check_pooling, model_fol
 from interlingua.models.inference.precision import chosen
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
-from interlingua.models.protocols import EncodesByRole, Vectors
+from interlingua.models.protocols import EncodesByRole, Vectors, check_dimensions
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
@@ -383,7 +383,7 @@ class Encoder(nn.Module, EncodesByRole):
             vectors = self.language_maps.apply(vectors, lang)
             vectors = unit_length(vectors, dim=-1) if self.normalize else vectors
         if truncate_dim is not None:
-            vectors = vectors[:, :truncate_dim]
+            vectors = vectors[:, : check_dimensions(truncate_dim)]
         if normalize_embeddings:
             vectors = unit_length(vectors, dim=-1)
         if convert_to_tensor:

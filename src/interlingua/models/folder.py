@@ -30,7 +30,7 @@ def model_folder(name_or_path: str | Path) -> Path:
     that comes with this package, "package:name/folder" a folder inside another installed Python package, of which no
     code is run, "multilingual-e5-small" the encoder of that name (`interlingua.models.e5`).
 
-    Raises BadInput when it is none of these.
+    Raises NotFound when it is none of these, and BadInput for a file.
     """
     if str(name_or_path) == DEFAULT:
         return Path(__file__).parent / "default"
@@ -41,7 +41,8 @@ def model_folder(name_or_path: str | Path) -> Path:
         return path
     name = str(name_or_path)
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise BadInput(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
+        kind = BadInput if path.exists() else NotFound
+        raise kind(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
     hint = ""
     if name in e5.NAMES:
         if (folder := e5.local_folder()) is not None:

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_chec
 import numpy as np
 from numpy.typing import NDArray
 
+from interlingua.errors import BadInput
+
 if TYPE_CHECKING:
     from torch import Tensor
     from typing_extensions import TypeIs
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
     from interlingua.models.subwords import Text
 
 Vectors = NDArray[np.float32]
+
+
+def check_dimensions(count: int) -> int:
+    """`count`, or BadInput where vectors cannot be cut to so many dimensions."""
+    if count < 1:
+        raise BadInput(f"truncate_dim {count}: must be at least 1.")
+    return count
 
 
 class Encoder(Protocol):

@@ -143,6 +143,8 @@ def late_interaction_scores(
             f"tokens, dim], with masks; got {list(queries.shape)}, {list(query_mask.shape)}, "
             f"{list(documents.shape)}, {list(document_mask.shape)}."
         )
+    if query_mask.dtype != torch.bool or document_mask.dtype != torch.bool:
+        raise BadInput(f"late interaction: masks must be bool, got {query_mask.dtype} and {document_mask.dtype}.")
     if not bool(document_mask.any(-1).all()):
         raise BadInput("late interaction: a document has no token, so no maximum. Leave it out.")
     count, dim = len(queries), queries.shape[-1]

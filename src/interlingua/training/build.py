@@ -66,8 +66,7 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None, *, wait: b
     another call trains there, unless it is to `wait` for that.
     """
     check(recipe)
-    if device is not None and default_device(device).type == "cuda" and not torch.cuda.is_available():
-        raise BadInput(f"device {device!r}: no CUDA device is there. Use 'cpu', or leave it out.")
+    default_device(device)  # one that is not there is said before anything is made
     out, processes = Path(out), Processes.join(device)
     if not processes.first:
         return _train(recipe, out, device, processes)

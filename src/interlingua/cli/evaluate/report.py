@@ -54,6 +54,8 @@ def run(arguments: argparse.Namespace) -> None:
     # all models before the first is measured: one that is not there is said before minutes pass
     models = {name: DualEncoder.load(name, precision=arguments.precision) for name in arguments.models}
     biases = {name: language_bias(model, collections) for name, model in models.items()}
+    with atomic_write(arguments.out) as file:
+        file.write(mirror_page(biases, arguments.title))
     print(
         tabulate(
             [[name, fair, *values] for name, fair, values in bias_rows(biases)],
@@ -62,6 +64,4 @@ def run(arguments: argparse.Namespace) -> None:
             disable_numparse=[1],
         )
     )
-    with atomic_write(arguments.out) as file:
-        file.write(mirror_page(biases, arguments.title))
     print(f"\n{arguments.out}: the language mirror, with every language. Open it in a browser.")

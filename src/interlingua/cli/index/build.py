@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from interlingua.cli.options import INDEX, counted, passage_options, precision_option, ray_option, read_passages
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
 
         encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
         index = build_index(encoder, passages, arguments.out, model_path=name, **options)
-    logger.info(f'{arguments.out}: {counted(index)}. Try: interlingua search {arguments.out} "your question"')
+    logger.info(f'{arguments.out}: {counted(index)}. Try: interlingua search {quote(arguments.out)} "your question"')
 
 
 def is_passages(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from shlex import quote
 from typing import Any
 
 from interlingua.cli.options import index_argument, opened
@@ -42,5 +43,5 @@ def run(arguments: argparse.Namespace) -> None:
     for model in arguments.models:
         logger.info(
             f"{arguments.index}: {index.keep_tokens(load_any(model)):,} passages encoded by {model}. "
-            f'Try: interlingua search {arguments.index} --rerank {model} "your question"'
+            f'Try: interlingua search {quote(arguments.index)} --rerank {quote(model)} "your question"'
         )

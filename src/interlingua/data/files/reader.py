@@ -52,6 +52,10 @@ LARGE = 32_000_000
 """Bytes of a file, other than of text, up to which another process reads it."""
 
 
+PACKED = {".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
+"""Suffixes of compressed files that are not read, and the programs that unpack them."""
+
+
 class Ready(NamedTuple):
     """A document as another process has read it: all its `passages`, its encoding where that was `guessed`, and the
     names of what cannot be metadata; with the `stamp` that the file had before, and when reading `began`."""
@@ -95,12 +99,14 @@ class FileReader:
         noted in the report. What is `ready` is taken in place of reading."""
         suffix = kind_of(file.path)
         if suffix not in (*DOCUMENTS, *TABLES) or (suffix in BY_NAME_ONLY and not file.given):
+            program = PACKED.get(suffix)
+            unpack = f". Decompress it first (`{program} -d`)" if program else ""
             pipe = "" if file.path.is_file() else ". A pipe must give jsonl, or have a name with such a suffix (mkfifo)"
             self._pass_over(
                 file,
                 f"{suffix} file" if suffix else "file without a suffix",
                 'passages are read from jsonl, one object a line: {"text": …, "id": …, "title": …, '
-                f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these{pipe}',
+                f'"lang": …}}; from {", ".join((*TABLES, *DOCUMENTS))}; and from folders of these{pipe}{unpack}',
             )
             return
         found, bad, began = False, self.report.bad, time.time()

@@ -211,10 +211,10 @@ class LocalStore(AddressedStore[Place]):
         """As `AddressedStore.build`. From `interlingua.index.local.search.APPROXIMATE_FROM` passages on dense search is
         approximate."""
         path = Path(address)
-        if path.exists() and not settings.overwrite:
-            raise already_there(path)
         if path.exists() and not (path / MARKER).exists():
             raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
+        if path.exists() and not settings.overwrite:
+            raise already_there(path)
         durability = durability_of(settings.durability)
         build_folder(encoder, passages, path.resolve(), settings)
         return cls(path, durability)

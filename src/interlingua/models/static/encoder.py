@@ -30,7 +30,7 @@ from interlingua.models.folder import (
     stored_role,
     subfolder,
 )
-from interlingua.models.protocols import AnyEncoder, Encoder
+from interlingua.models.protocols import AnyEncoder, Encoder, check_dimensions
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -268,7 +268,7 @@ def encode_side(
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise BadInput(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged.")
-    vectors = vectors[:, :truncate_dim]
+    vectors = vectors if truncate_dim is None else vectors[:, : check_dimensions(truncate_dim)]
     if normalize_embeddings:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TINY)
     return vectors[0] if isinstance(sentences, str) else vectors
