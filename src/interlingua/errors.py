@@ -19,7 +19,7 @@ class BadInput(InterlinguaError):
 
 
 class NotFound(InterlinguaError):
-    """A file, a model, an index or an optional package is not there. To be made, named rightly or installed."""
+    """A file, model, index, passage or optional package is not there. To be made, named rightly or installed."""
 
 
 class Damaged(InterlinguaError):

@@ -9,18 +9,7 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the booleans and floats of YAML 1.2, to which a key that is given twice is an error."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """A mapping as it is written, before aliases are filled in."""
-        node = super().compose_mapping_node(anchor)
-        seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    raise yaml.MarkedYAMLError(problem=f"'{key.value}' is given twice", problem_mark=key.start_mark)
-                seen.add((key.tag, key.value))
-        return node
+    """SafeLoader with the booleans and floats of YAML 1.2."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -34,6 +23,21 @@ _Loader.add_implicit_resolver(
 )
 FLOAT = re.compile(r"^[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+
+
+class _Strict(_Loader):
+    """`_Loader` to which a key that is given twice is an error."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """A mapping as it is written, before aliases are filled in."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"'{key.value}' is given twice", problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -52,10 +56,11 @@ MOST_VALUES = 100_000
 """Values in a YAML text, those behind an alias counted each time: a few lines of aliases can stand for billions."""
 
 
-def parse_yaml(text: str) -> Any:
-    """The value of a YAML text. Raises yaml.YAMLError, also for one that holds itself or more than `MOST_VALUES`."""
+def parse_yaml(text: str, *, unique: bool = True) -> Any:
+    """The value of a YAML text. Raises yaml.YAMLError, also for one that holds itself or more than `MOST_VALUES`, and
+    for a key that a mapping has twice; not `unique`, the last one counts."""
     try:
-        tree = yaml.load(text, Loader=_Loader)
+        tree = yaml.load(text, Loader=_Strict if unique else _Loader)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
     stack, count = [(tree, 0)], 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import statistics
 
 import pytest
 
@@ -58,7 +59,9 @@ def test_pairs_are_written_best_first_and_everything_is_counted(street, capsys):
     assert scores == sorted(scores, reverse=True)
     assert "a.txt: 9 lines, 6 distinct sentences, 1 came again, 2 blank" in said
     assert "b.txt.gz: 7 lines, 6 distinct sentences, 1 blank" in said
-    assert f"out.tsv: {len(rows)} pairs; scores {scores[-1]:.3f} to {scores[0]:.3f}, quartiles " in said
+    quartiles = ", ".join(f"{quartile:.3f}" for quartile in statistics.quantiles(scores, method="inclusive"))
+    spread = f"scores {scores[-1]:.3f} to {scores[0]:.3f}, quartiles {quartiles}"
+    assert f"out.tsv: {len(rows)} pairs; {spread}" in said
     assert "No threshold" in said
     # the same as from Python
     x, y = (CorpusSide.read(street / name) for name in ("a.txt", "b.txt.gz"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from interlingua.cli.streams import lasting_streams
 from interlingua.index import Index
 
 COMMAND = [sys.executable, "-m", "interlingua"]
@@ -63,6 +65,58 @@ def test_a_full_disk_behind_standard_output_is_said_once(index):
     assert done.returncode == 2
     assert done.stderr.startswith("interlingua: standard output: No space left on device. Make room")
     assert done.stderr.count("\n") == 1
+    with open("/dev/full", "w") as full:
+        for options, code in ((["--help"], 2), (["search", index, "Braille"], 2), (["search", index], 2)):
+            assert subprocess.run([*COMMAND, *options], stdout=full, stderr=full).returncode == code
+        out = index.parent / "full"
+        assert subprocess.run([*COMMAND, "index", index.parent / "w.txt", "--out", out], stderr=full).returncode == 0
+    assert len(Index.open(out)) == 1
+
+
+@pytest.mark.slow
+def test_an_error_after_output_that_nobody_read_is_that_error(index, unread, tmp_path):
+    program = (
+        "import sys\nfrom interlingua.cli import info, main\nfrom interlingua.errors import BadInput\n"
+        "def run(arguments):\n    print('x')\n    raise BadInput('this is wrong.')\n"
+        "info.run = run\nsys.exit(main(['info', 'default']))\n"
+    )
+    for errors in ("strict", "surrogateescape"):
+        environment = {**os.environ, "PYTHONUNBUFFERED": "", "PYTHONIOENCODING": f"utf-8:{errors}"}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, stdout=unread, stderr=subprocess.PIPE, env=environment, text=True)
+        assert (done.returncode, done.stderr) == (2, "interlingua: this is wrong.\n")
+
+
+@pytest.mark.slow
+def test_work_goes_on_when_its_terminal_is_closed(index):
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    os.close(ours)
+    out = index.parent / "hung-up"
+    command = [*COMMAND, "index", index.parent / "w.txt", "--out", out]
+    assert subprocess.run(command, stdout=theirs, stderr=theirs, start_new_session=True).returncode == 0
+    os.close(theirs)
+    assert len(Index.open(out)) == 1
+
+
+def test_streams_are_left_as_they_were(monkeypatch, tmp_path):
+    class Plain:
+        def write(self, text):
+            """Only what print needs."""
+
+        def flush(self):
+            """Nothing is held."""
+
+    with open(tmp_path / "out", "w", encoding="ascii") as stream:
+        for one in (stream, Plain(), None):
+            monkeypatch.setattr(sys, "stdout", one)
+            with lasting_streams():
+                with lasting_streams():  # a command that runs a command
+                    print("a –")
+                print("b \udc80")
+            assert sys.stdout is one
+        assert stream.errors == "strict"
+    assert (tmp_path / "out").read_text() == "a \\u2013\nb \\udc80\n"
 
 
 @pytest.mark.slow
@@ -81,6 +135,6 @@ def test_closed_streams_are_no_error(index, tmp_path):
         ("2>&-", ["index", index.parent / "w.txt", "--out", tmp_path / "idx"]),
         (">&-", ["search", index, "Braille"]),
     ):
-        command = subprocess.list2cmdline([*COMMAND, *map(str, options)])
+        command = shlex.join([*COMMAND, *map(str, options)])
         assert subprocess.run(["sh", "-c", f"{command} {streams}"], capture_output=True).returncode == 0
     assert len(Index.open(tmp_path / "idx")) == 1

@@ -188,6 +188,7 @@ def test_a_name_that_is_no_unicode_can_be_written(tmp_path: Path) -> None:
         (["empty"], r"empty: no passage to read \(there is no file\)\. What can be read: \.jsonl.*\.md"),
         (["hidden"], r"hidden: no passage to read \(not read: hidden \(1: hidden/\.a\.txt\)\)"),
         (["folder/p.png"], r"p\.png: passages are read from jsonl"),
+        (["folder/c.jsonl.zst"], r"c\.jsonl\.zst: passages are read .*\. Decompress it first \(`zstd -d`\)"),
         (["folder", "folder/sub"], r"sub: lies in .*folder, which is given too"),
         (["folder/a.txt", "folder/a.txt"], r"a\.txt: a second file called '.*a\.txt'\. Give each file once"),
         (["folder/*.doc"], r"\*\.doc: no file matches"),
@@ -195,7 +196,16 @@ def test_a_name_that_is_no_unicode_can_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_bad_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], says: str) -> None:
-    make(tmp_path, {"folder/a.txt": "A.", "folder/sub/b.txt": "B.", "folder/p.png": b"x", "hidden/.a.txt": "A."})
+    make(
+        tmp_path,
+        {
+            "folder/a.txt": "A.",
+            "folder/sub/b.txt": "B.",
+            "folder/p.png": b"x",
+            "folder/c.jsonl.zst": b"x",
+            "hidden/.a.txt": "A.",
+        },
+    )
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InterlinguaError, match=says):

@@ -258,6 +258,11 @@ def test_front_matter_is_title_language_and_metadata(tmp_path: Path) -> None:
     assert [one.title for one in read(tmp_path, "a.md", texts)] == ["REFUNDS", "REFUNDS > Details"]
     [found] = read(tmp_path, "a.md", "---\ntitle: No: YAML\nteam: 'red'\n---\nText.")
     assert (found.title, found.metadata["team"]) == ("No: YAML", "red")
+    twice = "---\ntitle: One\ntags: [a, b]\nauthor: {name: Bob}\ntitle: Two\n---\nText."  # the last one counts
+    report = Report()
+    [found] = read(tmp_path, "a.md", twice, report=report)
+    assert (found.title, found.metadata["tags"], "name" in found.metadata) == ("Two", "a, b", False)
+    assert list(report.left_out) == [("a.md", "author")]
     [found] = read(tmp_path, "a.md", "---\ntitle: A\nlang: of the lake\n---\nText.", lang="")
     assert found.metadata["lang"] == "of the lake"
 

@@ -64,13 +64,14 @@ def test_sides_in_another_language_are_dropped_where_asked_for(tmp_path: Path) -
         pair("Это было совсем другое предложение, чтобы вы знали.", "This is quite another sentence here."),
         pair("Tämä on ihan toinen suomenkielinen lause.", "Dies ist ein ganz anderer deutscher Satz."),
         pair("Dette er en helt vanlig norsk setning.", "This is an ordinary sentence.", "nb"),
+        pair("Das ist wieder ein ganz anderer deutscher Satz.", "This is a sentence once more.", "nb"),
         pair("Dat is en ganz annern Satz op Platt.", "This is an ordinary sentence, too.", "nds"),  # not known
         pair("Kaupunki 1952 Oslo", "In Oslo 1952"),  # not sure
     ]
     report = FilterReport()
-    assert list(filter_parallel(rows, languages=True, report=report)) == [rows[0], *rows[4:]]
-    assert report.dropped == {"wrong language": 3}
-    assert len(list(filter_parallel(rows))) == 7
+    assert list(filter_parallel(rows, languages=True, report=report)) == [rows[0], rows[4], *rows[6:]]
+    assert report.dropped == {"wrong language": 4}
+    assert len(list(filter_parallel(rows))) == 8
     lines = [f"{row.source}\t{row.target}\n" for row in rows[:4]]
     (tmp_path / "fi-en.tsv").write_text("".join(lines), encoding="utf-8")
     spec = DataSpec(path=str(tmp_path / "fi-en.tsv"), filter="languages")

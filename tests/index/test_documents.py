@@ -10,7 +10,7 @@ from interlingua.cli import main
 from interlingua.data.files import read_files
 from interlingua.data.files.chunks import Block, chunk
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, NotFound
 from interlingua.index import Index, documents
 from interlingua.index.documents import Document, cut_from, overlap, says
 
@@ -92,7 +92,7 @@ def test_a_passage_that_was_not_cut_is_its_document(built):
     assert index.document("a") == Document([index.passage("a")], 0)
     assert index.document("b#1").name == "b#1"
     assert [one.text for one in index.document("7#2").passages] == ["a row", "the same row"]
-    with pytest.raises(BadInput, match="has no passage 'c'"):
+    with pytest.raises(NotFound, match="has no passage 'c'"):
         index.document("c")
 
 

@@ -178,6 +178,10 @@ def test_a_bank_in_total_holds_so_many_vectors_of_all_languages_and_a_language_r
     assert bank.is_full("te")
     with pytest.raises(InterlinguaError, match="shared or in total"):
         MemoryBank(4, shared=True, total=True)
+    with pytest.raises(InterlinguaError, match="bank_shared and bank_total do not go together"):
+        ContextPrediction(dim=4, bank_shared=True, bank_total=True)
+    with pytest.raises(InterlinguaError, match="at most 16 bytes"):
+        bank.add("x" * 17, torch.ones(1, 2), torch.tensor([0]))
     objective = ContextPrediction(dim=4, bank=4, bank_total=True, bank_wait=True)
     for lang, first in (("sw", 0), ("fi", 20), ("sw", 40)):
         loss = objective.loss(pairs(lang, first), vectors(first))

@@ -92,7 +92,10 @@ def test_negatives_that_a_teacher_finds_as_good_as_the_positive_are_left_out():
     assert loss.value.item() == pytest.approx(info_nce(*vectors.values(), mask=mask).item())
     assert loss.warning is None
     plain = {"questions": [replace(one, scores=()) for one in scored]}
-    assert "no question of a batch had a teacher's scores" in objective.loss(plain, vectors).warning
+    assert "none of its questions has a teacher's scores" in objective.loss(plain, vectors).warning
+    wrong = {"questions": [replace(scored[0], scores=(1.0, 2.0)), *scored[1:]]}
+    with pytest.raises(InterlinguaError, match=r"'a\?': a teacher's scores are of .* 3 are needed; it has 2"):
+        objective.loss(wrong, vectors)
 
 
 def test_the_wrong_kind_of_record_is_named():

@@ -14,12 +14,12 @@ from interlingua.errors import BadInput
 if TYPE_CHECKING:
     from interlingua.index.export import Chunk
 
-NO_FORM = {".npz", ".pt", ".pkl", ".h5", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".gz", ".safetensors"}
-"""Suffixes of files in which vectors are not written: more than a folder's name would have."""
 
 logger = logging.getLogger(__name__)
 
 NAMES = ("encode",)
+NOT_WRITTEN = {".npz", ".pt", ".pkl", ".h5", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".gz", ".safetensors"}
+"""Suffixes of files that are not written; a new folder with such a name would be a mistake."""
 
 DESCRIPTION = """\
 Turn texts into vectors, and take them elsewhere.
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments, f"{arguments.out} takes lines of text. For passages, write FILE.parquet or a folder"
         )
         lines(arguments)
-    elif Path(arguments.out).suffix in NO_FORM and not Path(arguments.out).is_dir():
+    elif Path(arguments.out).suffix.lower() in NOT_WRITTEN and not Path(arguments.out).is_dir():
         raise BadInput(f"--out {arguments.out}: vectors are written as FILE.npy (of lines), FILE.parquet or a folder.")
     else:
         passages(arguments)

@@ -39,6 +39,7 @@ from interlingua.data.stream import Stream, View
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.progress import track
 from interlingua.settings import Settings
+from interlingua.text.detection import can_detect
 from interlingua.text.languages import code_of_pair, normalise_code
 
 logger = logging.getLogger(__name__)
@@ -284,6 +285,10 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     rest = {key: value for key, value in spec.options.items() if key not in own}
     if conflicts := rest.keys() & {"path", "format", "on_bad_row"}:
         raise BadInput(f"data.{name}.options: {min(conflicts)} is a key of its own: data.{name}.{min(conflicts)}.")
+    if spec.filter == "languages" and not can_detect():
+        raise NotFound(
+            f"data.{name}.filter: languages needs py3langid: pip install 'interlingua[index]'. Or write filter: true."
+        )
     options = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
         raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")

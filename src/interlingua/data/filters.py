@@ -44,7 +44,8 @@ def wrong_language(pair: ParallelPair) -> bool:
     """A side is surely in another language than its own, if its own can be detected. Raises NotFound where py3langid is
     not installed."""
     for text, lang in ((pair.source, pair.source_lang), (pair.target, pair.target_lang)):
-        if lang in detectable() and (found := detect_in_bulk(text, SURE)) and language_key(found) != language_key(lang):
+        key = language_key(lang)
+        if key in detectable() and (found := detect_in_bulk(text, SURE)) and language_key(found) != key:
             return True
     return False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import index
 from typing import Any
 
 from interlingua.data.records import Qrels
@@ -116,15 +116,11 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
         raise BadInput("the qrels hold no query: there is nothing to evaluate.")
     if isinstance(measures, str):
         measures = [measures]
-    grades_of = {query_id: _whole(query_id, grades) for query_id, grades in qrels.items()}
     per_query = PerQuery({canonical(name): dict.fromkeys(qrels, 0.0) for name in measures})
+    judgements = {query_id: _grades(query_id, grades) for query_id, grades in qrels.items() if query_id in run}
     # trec_eval may never come back from a query all of whose grades are negative; every measure of it is 0
-    rankings = {
-        query_id: run.ids(query_id)
-        for query_id, grades in grades_of.items()
-        if query_id in run and max(grades.values(), default=-1) >= 0
-    }
-    judgements = {query_id: _grades(query_id, grades_of[query_id]) for query_id in rankings}
+    judgements = {query_id: grades for query_id, grades in judgements.items() if max(grades.values(), default=-1) >= 0}
+    rankings = {query_id: run.ids(query_id) for query_id in judgements}
     if not rankings:
         return Scores(per_query)
     # trec_eval has no cut-off for reciprocal rank: `-M k` cuts the run for it
@@ -141,26 +137,24 @@ def evaluate(run: Run, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES)
     return Scores(per_query)
 
 
-def _whole(query_id: str, grades: Mapping[str, int]) -> dict[str, int]:
-    """The grades of a query as Python's integers: NumPy's, as a data frame has them, are taken too."""
-    whole = {}
-    for passage_id, grade in grades.items():
+def _grades(query_id: str, judgements: Mapping[str, int]) -> dict[str, int]:
+    """The judgements of a query as trec_eval takes them: Python's integers, also where NumPy's are given.
+
+    −2 means to it that a passage was not judged, and it fails where no other grade is there. It takes −1, which counts
+    no more than that in any measure.
+    """
+    grades = {}
+    for passage_id, grade in judgements.items():
         try:
-            whole[passage_id] = index(grade)
+            grades[passage_id] = max(operator.index(grade), -1)
         except TypeError:
             raise BadInput(
                 f"the qrels give passage '{passage_id}' of query '{query_id}' the grade {grade!r}: a whole number is "
                 "needed."
             ) from None
-    return whole
-
-
-def _grades(query_id: str, judgements: Mapping[str, int]) -> dict[str, int]:
-    """The judgements of a query as trec_eval takes them. To it −2 means that a passage was not judged, and it fails
-    where no other grade is there; −1, which counts no more than that in any measure, it takes."""
-    if (highest := max(judgements.values())) > MOST_GRADE:
+    if (highest := max(grades.values(), default=0)) > MOST_GRADE:
         raise BadInput(f"the qrels give query '{query_id}' a grade of {highest:,}; at most {MOST_GRADE:,} is taken.")
-    return {passage_id: max(grade, -1) for passage_id, grade in judgements.items()}
+    return grades
 
 
 def _judged(rankings: Mapping[str, list[str]], judgements: Qrels) -> dict[str, list[str]]:

@@ -138,8 +138,8 @@ class Index:
         return len(self.store.view)
 
     def passage(self, id: str) -> Passage:
-        """The passage with an id, or the one called `source:id`. Raises BadInput where there is none, and for
-        an id of several."""
+        """The passage with an id, or the one called `source:id`. Raises NotFound where there is none, and
+        BadInput for an id of several."""
         view = self.refresh()
         return view.passages([only(id, view.find, view.source, self.path)])[0]
 
@@ -156,7 +156,7 @@ class Index:
 
     def document(self, id: str, *, around: int | None = None) -> Document:
         """The document of the passage with an id, or of the one called `source:id`: all passages that were cut from it,
-        in their order; with `around` only as many before and after. Raises BadInput as `passage` does."""
+        in their order; with `around` only as many before and after. Raises what `passage` does."""
 
         def ask(view: View[Any]) -> Document:
             return document_of(view, only(id, view.find, view.source, self.path), around)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput
+from interlingua.errors import BadInput, NotFound
 from interlingua.index.metadata import Question
 from interlingua.retrieval.fusion import centred
 from interlingua.retrieval.run import ranking_order
@@ -52,11 +52,11 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
 
 
 def only(name: str, find: Find[Row], source_of: Callable[[Row], str], place: object) -> Row:
-    """The one row that `name` means in the index at `place`. Raises BadInput where there is none, and where there are
-    several, naming each."""
+    """The one row that `name` means in the index at `place`. Raises NotFound where there is none, and BadInput where
+    there are several, naming each."""
     rows = named([name], find, source_of).get(name)
     if not rows:
-        raise BadInput(f"{place}: has no passage '{name}'.")
+        raise NotFound(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:
         raise BadInput(
             f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "

@@ -28,10 +28,11 @@ def default_device(device: str | torch.device | None) -> torch.device:
         found = torch.device(device)
     except RuntimeError as error:
         raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if found.type == "cuda" and (found.index or 0) >= count:
-        there = f"there are {count}, from cuda:0 on" if count else "no CUDA device is there"
-        raise BadInput(f"device {str(device)!r}: {there}. Use 'cpu', or leave it out.")
+    if found.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (found.index or 0) >= count:
+            there = f"there are {count}, from cuda:0 on" if count else "no CUDA device is there"
+            raise BadInput(f"device {str(device)!r}: {there}. Use 'cpu', or leave it out.")
     if found.type == "mps" and not torch.backends.mps.is_available():
         raise BadInput(f"device {str(device)!r}: is not there. Use 'cpu', or leave it out.")
     return found

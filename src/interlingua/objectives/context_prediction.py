@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,6 +30,8 @@ from interlingua.objectives.objective import (
 )
 
 SHARED = "all"
+LANG_BYTES = 16
+"""Bytes of a language's code as numbers; the longest has fewer."""
 
 
 class MemoryBank(nn.Module):
@@ -60,7 +62,7 @@ class MemoryBank(nn.Module):
         if size < 0:
             raise BadInput(f"a memory bank of {size} vectors: give a number of 0 or more.")
         if shared and total:
-            raise BadInput("a memory bank is shared or in total: with shared all languages read all of it.")
+            raise BadInput("a memory bank is shared or in total, not both: with shared all languages read all of it.")
         self.size, self.shared, self.total, self.place = size, shared, total, device
         self.dtype = torch.float16 if dtype == "float16" else torch.float32
 
@@ -122,15 +124,14 @@ class MemoryBank(nn.Module):
         self.register_buffer(f"documents_{name}", torch.full((self.size,), -1, dtype=torch.long, device=place))
         self.register_buffer(f"count_{name}", torch.zeros((), dtype=torch.long))
         if self.total:
-            self.register_buffer(f"langs_{name}", torch.zeros(self.size, LANG, dtype=torch.uint8))
-
-
-LANG = 16
-"""Bytes of a language code as numbers; the longest has fewer."""
+            self.register_buffer(f"langs_{name}", torch.zeros(self.size, LANG_BYTES, dtype=torch.uint8))
 
 
 def _code(lang: str) -> Tensor:
-    return torch.tensor(list(lang.encode().ljust(LANG)), dtype=torch.uint8)
+    code = lang.encode()
+    if len(code) > LANG_BYTES:
+        raise BadInput(f"'{lang}': a code of a language has at most {LANG_BYTES} bytes.")
+    return torch.tensor(list(code.ljust(LANG_BYTES)), dtype=torch.uint8)
 
 
 BatchNorm = Literal["asymmetric", "batch", "none"]
@@ -305,6 +306,12 @@ class ContextPrediction(Objective):
             "a language otherwise drifts away as a block. Not in the paper",
         )
         role: Role = Field("passage", description="which encoder reads")
+
+        @model_validator(mode="after")
+        def _one_kind_of_bank(self) -> Self:
+            if self.bank_shared and self.bank_total:
+                raise ValueError("bank_shared and bank_total do not go together: with bank_shared all read all of it.")
+            return self
 
     settings: Settings
     streams = ("contexts",)

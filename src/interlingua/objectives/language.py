@@ -87,8 +87,8 @@ def language_rows(
     form: Form = "contrastive",
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Per pair: the sum over k, and the number of terms in it (two a sentence k, of squares one, of a divergence one in
-    all); both `[pairs]`."""
+    """Per pair: the sum over k, and the number of its terms (contrastive: two for each k; squares: one for each k;
+    divergence: one); both `[pairs]`."""
     if form not in get_args(Form):
         raise BadInput(f"form '{form}' is not known.{suggestion(form, get_args(Form))}")
     check_paired(source, target, "language loss")

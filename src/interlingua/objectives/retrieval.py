@@ -160,8 +160,8 @@ class Retrieval(Objective):
         if options.teacher_margin is not None:
             taught = too_good(questions, options.hard_negatives, options.teacher_margin)
             mask = taught if mask is None else taught | mask
-            if not any(question.scores for question in questions):
-                warning = "teacher_margin leaves nothing out: no question of a batch had a teacher's scores."
+            if questions and not any(question.scores for question in questions):
+                warning = "teacher_margin left nothing out of a batch: none of its questions has a teacher's scores."
         if options.self_guided_margin is not None:
             scores = similarities(queries.detach(), passages.detach(), options.similarity)
             guided = scores > scores.diagonal()[:, None] - options.self_guided_margin
@@ -197,12 +197,17 @@ def candidates(questions: Sequence[QuestionPassage], negatives: int) -> list[Pas
 
 def too_good(questions: Sequence[QuestionPassage], negatives: int, margin: float) -> Tensor:
     """`[questions, candidates]` bool: a question's own negatives whose score by a teacher is above that of the positive
-    minus `margin`; none where a question has no scores."""
+    minus `margin`; none where a question has no scores. Raises BadInput for scores that do not fit its negatives."""
     own = [len(question.negatives[:negatives]) for question in questions]
     mask = torch.zeros(len(questions), len(questions) + sum(own), dtype=torch.bool)
     column = len(questions)
     for row, (question, count) in enumerate(zip(questions, own, strict=True)):
         if question.scores:
+            if len(question.scores) != 1 + len(question.negatives):
+                raise BadInput(
+                    f"question '{question.question[:60]}': a teacher's scores are of the positive and each negative: "
+                    f"{1 + len(question.negatives)} are needed; it has {len(question.scores)}."
+                )
             positive, *others = question.scores
             mask[row, column : column + count] = torch.tensor([score > positive - margin for score in others[:count]])
         column += count

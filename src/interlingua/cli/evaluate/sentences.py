@@ -110,11 +110,11 @@ def print_translations(
     projections = language_projection(models, pairs, role)
     results = {model: {name: projection.accuracy} for model, projection in projections.items()}
     if arguments.format in MACHINES:
-        shown = {
-            model: {"distance": projection.distance, "explained": sum(projection.explained)}
-            for model, projection in projections.items()
-        }
-        records = [{**record, **shown[str(record["system"])]} for record in tatoeba_records(results, protocol)]
+        records = tatoeba_records(results, protocol)
+        for record in records:  # the row of means has no file, and no picture
+            picture = projections[str(record["system"])]
+            record["distance"] = picture.distance if record["file"] else None
+            record["explained"] = sum(picture.explained) if record["file"] else None
         print(render_records(records, arguments.format))
     else:
         print(projection_table(projections, arguments.format) + "\n")

@@ -117,7 +117,7 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
 def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str]:
     """Keys and values; the items of a list with commas between them. What is no YAML is read line by line."""
     try:
-        data = parse_yaml("".join(matter))
+        data = parse_yaml("".join(matter), unique=False)
     except (YAMLError, ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):

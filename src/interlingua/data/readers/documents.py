@@ -105,9 +105,7 @@ def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) ->
     (`news.ar`, `news.ar.gz`), or the whole name (`ar.txt`)."""
     code = lang or language_suffix(path) or code_of_name(plain_name(path).split(".")[0])
     if not code:
-        raise BadInput(
-            f"{path}: the file name tells no language (like ar.txt). Give it: --lang LANG (in Python: lang)."
-        )
+        raise BadInput(f"{path}: the file name tells no language (like ar.txt). Name it so, or give `lang`.")
     code = normalise_code(code)
 
     def parse(line: str) -> Sentence:

@@ -324,7 +324,7 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
     descriptions = "; ".join(f"{one.name} ({one.what})" for one in formats)
     raise BadInput(
         f"{unit}: none of the formats that are read here. Known: {descriptions}. "
-        "If it is one of them, say which: --format NAME (in Python and in a recipe: format)."
+        "If it is one of them, say which with `format`."
     )
 
 
