@@ -212,8 +212,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--role",
         choices=["query", "passage"],
-        help="how sentences are read: with which prompt, and by which of two encoders (passage; multilingual "
-        "E5: query)",
+        help="how sentences are read: with which prompt, and by which of two encoders (passage)",
     )
     parser.add_argument("--half", action="store_true", default=None, help="keep vectors in float16: half the disk")
     add_options(parser)

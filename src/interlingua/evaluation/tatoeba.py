@@ -73,7 +73,7 @@ def tatoeba_pairs(
     encoder: Encoder, pairs: Sequence[ParallelPair], where: str = "the pairs", role: Role = "passage"
 ) -> TatoebaResult:
     """Accuracy on translations of one language into English, or between two others. `where` names them in errors;
-    both sides are read in `role` (multilingual E5 was trained to read sentences as queries).
+    both sides are read in `role` (the authors of multilingual E5 advise "query" for sentences).
 
     Raises BadInput for several languages, or none.
     """

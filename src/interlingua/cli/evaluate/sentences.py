@@ -45,8 +45,7 @@ def sentence_options(parser: argparse.ArgumentParser) -> None:
     tatoeba.add_argument(
         "--role",
         choices=["query", "passage"],
-        help="how --tatoeba and --bucc read sentences: with which prompt, and by which of two encoders (passage; "
-        "multilingual E5: query)",
+        help="how --tatoeba and --bucc read sentences: with which prompt, and by which of two encoders (passage)",
     )
     bucc = parser.add_argument_group("bitext mining")
     bucc.add_argument(
