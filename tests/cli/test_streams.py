@@ -99,6 +99,20 @@ def test_work_goes_on_when_its_terminal_is_closed(index):
     assert len(Index.open(out)) == 1
 
 
+def test_a_stream_may_have_become_a_pipe(tmp_path, monkeypatch):
+    """A process that a server of forks made has a pipe where its standard output was a file."""
+    with open(tmp_path / "out", "w", encoding="ascii") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        reader, writer = os.pipe()
+        os.dup2(writer, stream.fileno())
+        os.close(writer)
+        with lasting_streams():
+            print("a –", flush=True)
+        assert os.read(reader, 99) == b"a \\u2013\n"
+        assert stream.errors == "strict"
+    os.close(reader)
+
+
 def test_streams_are_left_as_they_were(monkeypatch, tmp_path):
     class Plain:
         def write(self, text):

@@ -90,7 +90,7 @@ def lasting_streams() -> Iterator[None]:
             elif isinstance(stream, io.TextIOWrapper):
                 if stream.errors in ESCAPES:
                     changed.append((stream, stream.errors))
-                    stream.reconfigure(errors=ESCAPES[stream.errors])
+                    _escape_by(stream, ESCAPES[stream.errors])
                 instead = _Lasting(stream, name) if _is_file(stream) else None
             if instead is not None:
                 put.append((name, stream, instead))
@@ -103,7 +103,12 @@ def lasting_streams() -> Iterator[None]:
             if getattr(sys, name) is instead:
                 setattr(sys, name, stream)
         for stream, errors in changed:
-            stream.reconfigure(errors=errors)
+            _escape_by(stream, errors)
+
+
+def _escape_by(stream: io.TextIOWrapper, errors: str) -> None:
+    with suppress(OSError):  # it asks where a file is that has become a pipe, when all is done
+        stream.reconfigure(errors=errors)
 
 
 def _is_file(stream: io.TextIOWrapper) -> bool:
