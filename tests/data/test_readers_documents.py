@@ -92,7 +92,7 @@ def test_plain_text_beside_the_foreign_side_of_parallel_files(tmp_path: Path) ->
 
 def test_the_language_must_be_known(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("A line.\n")
-    with pytest.raises(InterlinguaError, match=r"Give lang\."):
+    with pytest.raises(InterlinguaError, match=r"Name it so, or give `lang`\."):
         list(read_sentences(tmp_path / "notes.txt"))
     assert [s.lang for s in read_sentences(tmp_path / "notes.txt", lang="en-GB")] == ["en"]
     (tmp_path / "notes.txt").write_text('{"text": "A line."}\n')

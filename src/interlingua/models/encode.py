@@ -22,12 +22,7 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 
 def default_device(device: str | torch.device | None) -> torch.device:
     """`device`, or the CUDA device if there is one, or the CPU. Raises BadInput for one that is not there."""
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-    except RuntimeError as error:
-        raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
+    found = _device(device)
     if found.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (found.index or 0) >= count:
@@ -38,9 +33,19 @@ def default_device(device: str | torch.device | None) -> torch.device:
     return found
 
 
+def _device(device: str | torch.device | None) -> torch.device:
+    """As `default_device`, there or not."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise BadInput(f"device {device!r} is not known. Use 'cpu', 'cuda' or 'cuda:1'.") from error
+
+
 def on_processor(precision: str | None, device: str | torch.device | None) -> str | None:
     """`precision` where a processor computes; None on a GPU, which has formats of its own."""
-    return precision if default_device(device).type == "cpu" else None
+    return precision if _device(device).type == "cpu" else None
 
 
 def compute_dtype(device: torch.device, asked: str | torch.dtype | None) -> torch.dtype:
