@@ -29,7 +29,6 @@ def model_folder(name_or_path: str | Path) -> Path:
     """The folder `name_or_path` is, or the local copy of the Hugging Face model of that name. "default" is the model
     that comes with this package, "package:name/folder" a folder inside another installed Python package, of which no
     code is run, "multilingual-e5-small" the encoder of that name (`interlingua.models.e5`).
-
     Raises NotFound when it is none of these, and BadInput for a file.
     """
     if str(name_or_path) == DEFAULT:
