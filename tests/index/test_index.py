@@ -314,6 +314,8 @@ def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
     with pytest.raises(BadInput, match="a dict is no passage"):
         index.add([{"id": "x", "text": "t"}])
     assert len(index) == 4
+    with pytest.raises(BadInput, match="a dict is no passage"):
+        Index.build(LetterEncoder(), [{"id": "x", "text": "t"}], tmp_path / "of-dicts")
     built = Index.build(LetterEncoder(), [Passage("1", "cat", lang=None)], tmp_path / "unknown")
     assert built.languages == {"": 1}
 

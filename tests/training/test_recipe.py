@@ -25,6 +25,14 @@ BUNDLED = sorted(
 )
 
 
+@pytest.mark.parametrize("name", ["hu2023/paper", "ccp/finetune", "ccp/xor_finetune", "c3/dpr"])
+def test_the_papers_letter_masks_nothing_and_is_chosen_by_all_questions(name):
+    found = read_recipe(name, [], "/d")
+    assert found.objectives["retrieval"]["mask_false_negatives"] is False
+    assert found.validation is None or found.validation.limit == 6_515
+    assert read_recipe("hu2023/robust", [], "/d").objectives["retrieval"]["mask_false_negatives"] is True
+
+
 @pytest.fixture
 def recipe(tmp_path):
     path = tmp_path / "r.yaml"

@@ -14,7 +14,6 @@ from interlingua.errors import BadInput
 if TYPE_CHECKING:
     from interlingua.index.export import Chunk
 
-
 logger = logging.getLogger(__name__)
 
 NAMES = ("encode",)

@@ -39,9 +39,8 @@ class _Lasting:
     """
 
     def __init__(self, stream: io.TextIOWrapper, name: str) -> None:
-        self._stream, self._name, self._error = stream, name, None
-
-    _error: OSError | None
+        self._stream, self._name = stream, name
+        self._error: OSError | None = None
 
     def write(self, text: str) -> int:
         try:

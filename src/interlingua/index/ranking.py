@@ -153,10 +153,10 @@ def coded(passage: Passage) -> Passage:
 
 def distinct(passages: Iterable[Passage], keys: Keys) -> Iterator[Passage]:
     """`passages`, `coded`, whose keys join `keys`. Raises BadInput for one that is there already."""
-    for passage in passages:
+    for passage in map(coded, passages):
         if not keys.add(passage.key):
             raise twice(passage)
-        yield coded(passage)
+        yield passage
 
 
 def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> list[str]:

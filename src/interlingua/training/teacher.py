@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.folder import model_folder
 from interlingua.models.inference.packing import PACKED_TOKENS
 from interlingua.models.late_interaction import is_late
+from interlingua.models.protocols import Role, encode_as
 from interlingua.models.subwords import Text, plain_text
 from interlingua.models.transformer import Transformer
 from interlingua.objectives.distillation import TeacherSpec
@@ -115,10 +116,11 @@ class TeacherVectors:
             )
             for start in track(range(count, len(ordered), BLOCK), "encode with the teacher"):
                 part = ordered[start : start + BLOCK]
-                for role, encode in (("query", teacher.encode_query), ("passage", teacher.encode_document)):
+                for role in get_args(Role):
                     rows = [number for number, item in enumerate(part, start) if item[0] == role]
                     if rows:
-                        vectors[rows] = encode([ordered[row][1] for row in rows], show_progress_bar=False)
+                        texts = [ordered[row][1] for row in rows]
+                        vectors[rows] = encode_as(teacher, role)(texts, show_progress_bar=False)
                 vectors.flush()
                 with atomic_write(folder / "teacher.json") as stream:
                     json.dump({**about, "done": start + len(part)}, stream)

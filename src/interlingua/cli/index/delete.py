@@ -60,11 +60,13 @@ def run(arguments: argparse.Namespace) -> None:
     if unknown := sorted(set(arguments.ids) - index.found(arguments.ids).keys()):
         examples = ", ".join([*(f"'{id}'" for id in unknown[:3]), *["…"][: len(unknown) > 3]])
         logger.warning(f"{arguments.index}: {len(unknown):,} of the ids are of no passage: {examples}")
-    for name in [one for one in arguments.source if not index.delete(sources=[one], where=where, dry_run=True)]:
+    empty = [name for name in arguments.source if not index.delete(sources=[name], where=where, dry_run=True)]
+    if empty:
         known = list(index.facets(["source"], most=MANY)["source"]) if "source" in index.fields else []
         known += {f"{source.rpartition('/')[0]}/" for source in known if "/" in source}
-        near = suggestion(name, known, listing=False)
-        logger.warning(f"{arguments.index}: no passage to delete is from '{name}'.{near}")
+        for name in empty:
+            near = suggestion(name, known, listing=False)
+            logger.warning(f"{arguments.index}: no passage to delete is from '{name}'.{near}")
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
     would = "would be " * arguments.dry_run
     logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")

@@ -50,9 +50,7 @@ BY_NAME_ONLY = frozenset({".json"})
 """Read when the file itself is named: in a folder it is rather a setting than a table."""
 LARGE = 32_000_000
 """Bytes of a file, other than of text, up to which another process reads it."""
-
-
-PACKED = {".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
+UNPACKERS = {".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
 """Suffixes of compressed files that are not read, and the programs that unpack them."""
 
 
@@ -99,7 +97,7 @@ class FileReader:
         noted in the report. What is `ready` is taken in place of reading."""
         suffix = kind_of(file.path)
         if suffix not in (*DOCUMENTS, *TABLES) or (suffix in BY_NAME_ONLY and not file.given):
-            program = PACKED.get(suffix)
+            program = UNPACKERS.get(suffix)
             unpack = f". Decompress it first (`{program} -d`)" if program else ""
             pipe = "" if file.path.is_file() else ". A pipe must give jsonl, or have a name with such a suffix (mkfifo)"
             self._pass_over(
