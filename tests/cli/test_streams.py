@@ -59,7 +59,9 @@ def test_work_goes_on_when_nobody_reads_what_it_says(index, unread, tmp_path, bu
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no /dev/full")
-def test_a_full_disk_behind_standard_output_is_said_once(index):
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_said_once(index, monkeypatch, buffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
     with open("/dev/full", "w") as full:
         done = subprocess.run([*COMMAND, "search", index, "Braille"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
@@ -68,7 +70,7 @@ def test_a_full_disk_behind_standard_output_is_said_once(index):
     with open("/dev/full", "w") as full:
         for options, code in ((["--help"], 2), (["search", index, "Braille"], 2), (["search", index], 2)):
             assert subprocess.run([*COMMAND, *options], stdout=full, stderr=full).returncode == code
-        out = index.parent / "full"
+        out = index.parent / f"full{buffered}"
         assert subprocess.run([*COMMAND, "index", index.parent / "w.txt", "--out", out], stderr=full).returncode == 0
     assert len(Index.open(out)) == 1
 
@@ -95,6 +97,7 @@ def test_work_goes_on_when_its_terminal_is_closed(index):
     out = index.parent / "hung-up"
     command = [*COMMAND, "index", index.parent / "w.txt", "--out", out]
     assert subprocess.run(command, stdout=theirs, stderr=theirs, start_new_session=True).returncode == 0
+    assert subprocess.run([*COMMAND, "search", index, "Braille"], stdout=theirs, stderr=theirs).returncode == 0
     os.close(theirs)
     assert len(Index.open(out)) == 1
 
