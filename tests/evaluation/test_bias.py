@@ -6,7 +6,7 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_bias, language_matrix, mirror_page
-from interlingua.evaluation.languages import _kruskal, between, peer, probe
+from interlingua.evaluation.languages import _kruskal, between, peer, probe, rank_agreement
 from interlingua.evaluation.plots import bias_rows
 from interlingua.evaluation.projection import principal_plane
 
@@ -54,7 +54,7 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
     pool /= np.linalg.norm(pool, axis=1, keepdims=True)
     for row, asked in enumerate(LANGS):
         vectors = encoder.encode_query([q.text for q in given[asked].queries])
-        counted, behind, target, fair = np.zeros(3), [], [], []
+        counted, behind, target, fair, own_first, worst = np.zeros(3), [], [], [], [], []
         for query, vector in zip(given[asked].queries, vectors, strict=True):
             order = [names[i] for i in np.argsort(-(pool @ vector), kind="stable")]
             gold = f"p{query.id[1:]}"
@@ -62,6 +62,8 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
                 counted[LANGS.index(lang)] += 1
             ranks = [order.index((lang, gold)) + 1 for lang in LANGS]
             behind.append([rank - ranks[row] for rank in ranks])
+            own_first.append(ranks[row] == min(ranks))
+            worst.append(max(ranks))
             target.append(
                 [
                     1 / (1 + sum(one != (lang, gold) and one[1] != gold for one in order[: rank - 1]))
@@ -79,11 +81,38 @@ def test_numbers_are_those_of_a_sort_by_hand(accent):
         assert found.displacement[row].tolist() == np.median(behind, axis=0).tolist()
         assert found.target[row] == pytest.approx(np.mean(target, axis=0))
         assert found.peer[row] == pytest.approx(np.mean(fair))
+        assert found.own_first[row] == pytest.approx(np.mean(own_first))
+        assert found.worst_rank[row] == pytest.approx(np.mean(worst))
     assert dict(zip(LANGS, found.pool_map, strict=True)) == pytest.approx(matrix.pool_map)
     assert dict(zip(LANGS, found.peer, strict=True)) == pytest.approx(matrix.pool_peer)
     assert found.same_language_rate == pytest.approx(np.mean(list(matrix.same_language_rate.values())))
     plane, _ = principal_plane(pool)
     assert np.concatenate([found.plane[lang] for lang in LANGS]) == pytest.approx(plane, abs=1e-5)
+
+
+def test_the_agreement_of_ranks_is_spearmans():
+    scipy = pytest.importorskip("scipy.stats")
+    encoder, given = Marked(0.7), collections()
+    found = language_bias(encoder, given)
+    pool = np.concatenate([encoder.encode_document([p.text for p in one.passages]) for one in given.values()])
+    pool /= np.linalg.norm(pool, axis=1, keepdims=True)
+    asked = [encoder.encode_query([q.text for q in one.queries]) @ pool.T for one in given.values()]
+    for a in range(3):
+        for b in range(3):
+            by_question = [scipy.spearmanr(x, y).statistic for x, y in zip(asked[a], asked[b], strict=True)]
+            assert found.agreement[a, b] == pytest.approx(np.mean(by_question), abs=1e-4)
+    others = [found.agreement[a, b] for a in range(3) for b in range(3) if a != b]
+    assert found.rank_correlation == pytest.approx(np.mean(others))
+    same = rank_agreement([np.eye(2, 3, dtype=np.float32)] * 2, np.ones((4, 3), np.float32))  # all passages alike
+    assert same.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_questions_that_no_language_shares_are_said():
+    given = collections()
+    for place, one in enumerate(given.values()):
+        one.queries[:] = one.queries[place : place + 1]
+    with pytest.raises(InterlinguaError, match="no question is asked in every language"):
+        language_bias(Marked(0.0), given)
 
 
 def test_an_accent_is_seen_in_every_number():
@@ -95,6 +124,9 @@ def test_an_accent_is_seen_in_every_number():
     assert loud.pool_map.mean() < plain.pool_map.mean()
     assert loud.displacement[0, 1] > plain.displacement[0, 1]
     assert loud.distances[0, 1] > plain.distances[0, 1]
+    assert loud.own_first.mean() > 0.9 > 0.6 > plain.own_first.mean()
+    assert loud.worst_rank.mean() > 2 * plain.worst_rank.mean()
+    assert loud.rank_correlation < 0.1 < 0.5 < plain.rank_correlation
 
 
 def test_a_probe_never_sees_translations_of_what_it_tells():

@@ -1,4 +1,4 @@
-"""Language bias: question language x passage language, same-language rate, PEER."""
+"""Language bias: question language x passage language, same-language rate, PEER, Max@R, MRC, language preference."""
 
 from __future__ import annotations
 
@@ -294,7 +294,11 @@ class LanguageBias:
     question language (`fairness.peer`: about ½ where ranks do not depend on the language). `target` is the mean average
     precision where only the gold passages of one language are in the pool, `pool_map` that with all of them relevant;
     `displacement` the median number of places by which a gold passage stands behind its translation into the question's
-    language.
+    language. `own_first`, by question language, is the share of questions whose first gold passage is in their own
+    language (the preference that MLAIRE, Jang et al. 2026, asks for), and `worst_rank` the mean rank of their last one
+    (Max@R, Hong et al. 2026), which is the number of gold passages where nothing stands before them. `agreement`
+    [question languages, question languages] is Spearman's correlation of the ranks that a question gives to the
+    passages of the pool in two languages, the mean over questions (`rank_agreement`).
 
     Of the vectors: `probe`, how often a linear classifier tells the language of a passage that it did not learn from
     (`chance` otherwise); `between`, the share of their variance that lies between languages; `distances`
@@ -309,6 +313,9 @@ class LanguageBias:
     target: Matrix
     pool_map: NDArray[np.float64]
     displacement: Matrix
+    own_first: NDArray[np.float64]
+    worst_rank: NDArray[np.float64]
+    agreement: Matrix
     probe: float
     chance: float
     between: float
@@ -322,13 +329,19 @@ class LanguageBias:
         as many passages of each."""
         return float(np.diag(self.preference).mean())
 
+    @property
+    def rank_correlation(self) -> float:
+        """Mean rank correlation (MRC, Yang et al. 2025): `agreement` over all pairs of different languages. 1 where a
+        question's language changes nothing."""
+        return float(self.agreement[~np.eye(len(self.langs), dtype=bool)].mean())
+
 
 def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:
     """Ask every language's questions of all languages' passages in one pool.
 
     `collections`: language → collection; ids correspond across languages, as in XQuAD. Raises BadInput for
-    fewer than two languages, ids that do not correspond, a language without a question of `MergedPool.golds`, fewer
-    than four passages, and vectors that do not differ.
+    fewer than two languages, ids that do not correspond, a language without a question of `MergedPool.golds`, no
+    question in common, fewer than four passages, and vectors that do not differ.
     """
     if len(collections) < 2:
         raise BadInput(f"{len(collections)} languages: bias towards a language needs two.")
@@ -338,12 +351,19 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
             raise BadInput(f"{collection.name}: has no passage in '{lang}'.")
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
     pool = MergedPool(collections, passages)
-    rows = []
+    rows, asked = [], {}
     for q_lang in langs:
         questions, golds = pool.golds(q_lang)
         vectors = embed_queries(encoder, collections[q_lang].queries, **encode_options)[questions]
         rows.append(_row(pool, q_lang, vectors, golds))
-    preference, target, displacement, pool_map, peers = (np.array(column) for column in zip(*rows, strict=True))
+        ids = [collections[q_lang].queries[row].id for row in questions]
+        asked[q_lang] = dict(zip(ids, vectors, strict=True))
+    preference, target, displacement, pool_map, peers, own_first, worst_rank = (
+        np.array(column) for column in zip(*rows, strict=True)
+    )
+    shared = [name for name in asked[langs[0]] if all(name in by_id for by_id in asked.values())]
+    if not shared:
+        raise BadInput("no question is asked in every language, so none can be compared with itself.")
     plane, explained = principal_plane(pool.vectors)
     means = np.stack([passages[lang].astype(np.float64).mean(axis=0) for lang in langs])
     unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
@@ -355,6 +375,9 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         target,
         pool_map,
         displacement,
+        own_first,
+        worst_rank,
+        rank_agreement([np.stack([asked[lang][name] for name in shared]) for lang in langs], pool.vectors),
         probe(pool.vectors, pool.spoken, [passage.id for c in collections.values() for passage in c.passages]),
         float(pool.share.max()),
         between(pool.vectors, pool.spoken),
@@ -362,6 +385,22 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         {lang: plane[pool.spoken == place] for place, lang in enumerate(langs)},
         explained,
     )
+
+
+def rank_agreement(queries: Sequence[Vectors], passages: Vectors) -> Matrix:
+    """[languages, languages]: Spearman's correlation of the ranks that `passages` [passages, dim] have for the same
+    question in two languages, the mean over questions (RC of Yang et al. 2025, "Language bias in information
+    retrieval", eq. 1). `queries`: for each language [questions, dim], the same questions in the same order. Passages of
+    equal score share a rank; 0 where all have the same score."""
+    from scipy.stats import rankdata
+
+    total = np.zeros((len(queries), len(queries)))
+    for question in zip(*queries, strict=True):
+        ranks = rankdata(np.stack(question) @ passages.T, axis=1)
+        ranks -= ranks.mean(axis=1, keepdims=True)
+        ranks /= np.maximum(np.linalg.norm(ranks, axis=1, keepdims=True), np.finfo(float).tiny)
+        total += ranks @ ranks.T
+    return total / len(queries[0])
 
 
 def probe(vectors: Vectors, langs: NDArray[np.int64], ids: list[str]) -> float:
@@ -393,7 +432,8 @@ def between(vectors: Vectors, langs: NDArray[np.int64]) -> float:
 
 
 def _row(pool: MergedPool, q_lang: str, vectors: Vectors, golds: Mapping[str, Sequence[list[str]]]) -> tuple[Any, ...]:
-    """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER."""
+    """The numbers of one question language: preference, target and displacement by language, pool mAP, PEER, the share
+    of questions whose first gold passage is in it, and the mean rank of their last."""
     ranks = {lang: pool.ranks(vectors, golds[lang]) for lang in pool.langs}
     all_ranks = [np.sort(np.concatenate([ranks[lang][i] for lang in pool.langs])) for i in range(len(vectors))]
     target, displacement = [], []
@@ -404,4 +444,6 @@ def _row(pool: MergedPool, q_lang: str, vectors: Vectors, golds: Mapping[str, Se
     first = pool.first(vectors, DEEP)
     fair = pool.fairness(first, [[name for lang in pool.langs for name in golds[lang][i]] for i in range(len(first))])
     precision = float(np.mean(list(map(average_precision, all_ranks))))
-    return pool.preference(first), target, displacement, precision, fair
+    own_first = float(np.mean([ranks[q_lang][i][0] == every[0] for i, every in enumerate(all_ranks)]))
+    worst_rank = float(np.mean([every[-1] for every in all_ranks]))
+    return pool.preference(first), target, displacement, precision, fair, own_first, worst_rank

@@ -192,6 +192,14 @@ def mirror_page(models: Mapping[str, LanguageBias], title: str = "Language mirro
         ),
         *_matrices(
             models,
+            "Rank correlation",
+            "How alike two languages of the same question rank all passages: Spearman's correlation, the mean over "
+            "questions.",
+            "agreement",
+            "{:.2f}",
+        ),
+        *_matrices(
+            models,
             "Distance between languages",
             "1 − the cosine between the mean vectors of two languages.",
             "distances",
@@ -229,6 +237,13 @@ def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[f
             "0",
             [float(bias.displacement[~np.eye(len(bias.langs), dtype=bool)].mean()) for bias in biases],
         ),
+        (
+            "first right passage in the question's language",
+            f"{1 / len(first.langs):.3f}",
+            [float(bias.own_first.mean()) for bias in biases],
+        ),
+        ("rank of the last right passage (Max@R)", "", [float(bias.worst_rank.mean()) for bias in biases]),
+        ("rank correlation of a question in two languages (MRC)", "1", [bias.rank_correlation for bias in biases]),
         ("a linear probe tells the language", f"{first.chance:.3f}", [bias.probe for bias in biases]),
         ("share of the variance between languages", "0", [bias.between for bias in biases]),
     ]
