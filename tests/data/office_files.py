@@ -6,6 +6,7 @@ import io
 import zipfile
 
 import docx
+import docx.opc.part
 import pptx
 import pypdf
 
@@ -50,9 +51,14 @@ def word() -> bytes:
     return out.getvalue()
 
 
-def word_of(xml: str) -> bytes:
-    """A document of Word whose body holds this, in which `w:` is Word's namespace."""
+def word_of(xml: str, footnotes: str = "") -> bytes:
+    """A document of Word whose body holds this, in which `w:` is Word's namespace; and a part with `footnotes`."""
     document = docx.Document()
+    if footnotes:
+        kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+        blob = f"<w:footnotes {docx.oxml.ns.nsdecls('w')}>{footnotes}</w:footnotes>".encode()
+        part = docx.opc.part.Part(docx.opc.packuri.PackURI("/word/footnotes.xml"), kind, blob, document.part.package)
+        document.part.relate_to(part, docx.opc.constants.RELATIONSHIP_TYPE.FOOTNOTES)
     for child in docx.oxml.parse_xml(f"<w:body {docx.oxml.ns.nsdecls('w')}>{xml}</w:body>"):
         document.element.body.insert(-1, child)
     out = io.BytesIO()

@@ -11,8 +11,8 @@ from interlingua.data.encyclopedia import topics
 from interlingua.data.files import Report, Scope, SourceNames, read_files, whole
 from interlingua.data.files import chunks as blocks
 from interlingua.data.files import encoding as check
-from interlingua.data.files import markup as plain_text
-from interlingua.data.files import markup as web_page
+from interlingua.data.files import markdown as plain_text
+from interlingua.data.files import pages as web_page
 from interlingua.data.passages import is_collection, read_passages, read_sources
 from interlingua.data.records import Passage, QuestionPassage, decode, encode
 from interlingua.data.store import RecordStore
@@ -330,6 +330,7 @@ def test_memory_does_not_grow_with_the_file(
     monkeypatch.setattr(whole, "IN_MEMORY", 1_000)
     monkeypatch.setattr(blocks, "LONGEST", 2_000)
     monkeypatch.setattr(plain_text, "LINE", 500)
+    monkeypatch.setattr(plain_text, "PART", 500)
     monkeypatch.setattr(web_page, "PART", 500)
     sentence = "This sentence stands in a file that is far too long to be held in memory. "
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 from interlingua.data.files import Report, read_files
 from interlingua.data.files import chunks as blocks
 from interlingua.data.files import encoding as check
-from interlingua.data.files import markup as plain_text
-from interlingua.data.files import markup as web_page
+from interlingua.data.files import markdown as plain_text
+from interlingua.data.files import pages as web_page
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 
@@ -142,9 +143,9 @@ CODE = "<a> 2**10 &amp; [i](b) `` <!-- \\` # x"
         ('The [`<a>`](x.md "t") and ![`2**3`](p.png)', "The <a> and 2**3"),
         ("f[a](`<b>`) <c `<d>`>", "f[a](<b>) <c <d>>"),
         ("The [long\nlink](x.md), <b\nclass='x'\n>this</b> <or\nthis, d>", "The long\nlink, this <or\nthis, d>"),
-        ("No \\`<b>x</b>` code.", "No \\x code."),
-        ("- one ` tick\n- **two** ` ticks", "- one  tick\n- two  ticks"),
-        ("| ` | **a** |\n| ` | b |", "|  | a |\n|  | b |"),
+        ("No \\`<b>x</b>` code.", "No `x` code."),
+        ("- one ` tick\n- **two** ` ticks", "- one ` tick\n- two ` ticks"),
+        ("| ` | **a** |\n| ` | b |", "| ` | a |\n| ` | b |"),
         ("Text:\n\n    %s\n\n    more **", "Text:\n\n%s\n\nmore **"),
         ("Text\n    with **marks**", "Text\n    with marks"),
         ("- one\n\n    **two**\n\n      %s\n\n**three**", "- one\n\ntwo\n\n%s\n\nthree"),
@@ -169,6 +170,43 @@ def test_code_of_markdown_in_a_line_that_is_read_in_parts(tmp_path: Path, monkey
     assert read(tmp_path, "a.md", f"    {CODE} {CODE}")[0].text == f"{CODE} {CODE}"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("The value 2**10 is 1024.", None),
+        ("f(*args, **kwargs) and g(**a) + g(**b)", None),
+        ("5 ** 3 ** 2", None),
+        ("don`t, and a__b__c in snake_case", None),
+        ("__Bold__, ***both*** and **`code`**.", "Bold, *both* and code."),
+        ("**a __b** c__ and __a **b__ c**", "a __b c__ and a **b c**"),
+        ("****four**** and **a**b** and **un ended", "four and ab** and **un ended"),
+        ("**हिन्दी**में", "हिन्दीमें"),
+        ("**[a](b)** and [**c**](d)", "a and c"),
+        (
+            r"\*\*not\*\* snake\_case \[not\](link) \<b> 5 \> 3 C:\new",
+            "**not** snake_case [not](link) <b> 5 > 3 C:\\new",
+        ),
+        ("line\\\nbreak", "line\nbreak"),
+        (r"[c](<d e>) [f](g\_h) [i](<j> 'k')", "c f i"),
+        ("matrix[0][1], claims [1][2]", None),
+        ("[a][B c] and [b  C][]\n\n[b c]: d", "a and b  C"),
+    ],
+)
+def test_marks_of_markdown_are_those_of_commonmark(tmp_path: Path, text: str, shown: str | None) -> None:
+    assert read(tmp_path, "a.md", text)[0].text == (text if shown is None else shown)
+    markdown_it = pytest.importorskip("markdown_it")
+    html = markdown_it.MarkdownIt().render(text)
+    rendered = read(tmp_path, "a.html", html.replace("<em>", "*").replace("</em>", "*"))[0].text
+    assert " ".join(rendered.split()) == " ".join((shown or text).split())
+
+
+def test_bold_text_ends_before_a_letter_of_east_asia(tmp_path: Path) -> None:
+    text = "**テスト。**です, **강조(bold)**를"  # not by CommonMark, but as people write it
+    assert read(tmp_path, "a.md", text)[0].text == "テスト。です, 강조(bold)를"
+    picture = "![x][b c]\n\n[B  c]: d.png"
+    assert read(tmp_path, "a.md", picture)[0].text == "x"
+
+
 def test_definitions_of_markdown(tmp_path: Path) -> None:
     targets = ["x.md", "https://a.b/c_(d)", "<x y.md>", "x.md 'a b'", 'x.md "a b"', "x.md  (a b) "]
     definitions = "\n".join(f"[no {number}]: {target}" for number, target in enumerate(targets))
@@ -182,14 +220,39 @@ def test_lines_that_underline_nothing_do_not_have_the_paragraph_read_again(
 ) -> None:
     plain, seen = plain_text._plain, list[int]()
 
-    def counted(text: str) -> str:
+    def counted(text: str, is_label: Callable[[str], bool]) -> str:
         seen.append(len(text))
-        return plain(text)
+        return plain(text, is_label)
 
     monkeypatch.setattr(plain_text, "_plain", counted)
     log = "some text of a log\nand more here\n====\n" * 4000
     assert len(read(tmp_path, "a.md", log)) > 100
     assert sum(seen) < 8 * len(log)
+
+
+@pytest.mark.parametrize("chunk", ["sentences", "headings", "characters"])
+def test_two_headings_of_the_same_words_are_two(tmp_path: Path, chunk: str) -> None:
+    for name, text in (("a.md", "# T\n## Note\none\n## Note\ntwo"), ("a.html", "<h2>Note</h2>one<h2>Note</h2>two")):
+        assert [one.text for one in read(tmp_path, name, text, chunk=chunk)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("matter", "title"),
+    [
+        ("# a comment\ntitle: T\nlang: fi", "T"),
+        ('"title": T', "T"),
+        ("some key: x\ntitle: T", "T"),
+        ("title: T: U", "T: U"),
+    ],
+)
+def test_front_matter_begins_with_any_key(tmp_path: Path, matter: str, title: str) -> None:
+    (one,) = read(tmp_path, "a.md", f"---\n{matter}\n---\ntext")
+    assert (one.title, one.text) == (title, "text")
+
+
+def test_text_between_two_rules_is_no_front_matter(tmp_path: Path) -> None:
+    for text in ("Hello.", "- one\n- two", "https://a.b"):
+        assert text in "\n".join(one.title + one.text for one in read(tmp_path, "a.md", f"---\n{text}\n\n---\nmore"))
 
 
 def test_headings_of_markdown(tmp_path: Path) -> None:
@@ -303,6 +366,16 @@ def test_html(tmp_path: Path) -> None:
         ("<dialog>no</dialog><dialog open>a</dialog>b", "a\n\nb"),
         ('<p hidden="until-found">a<p>b', "a\n\nb"),
         ("<p hidden>no<p>a", "a"),
+        ("<div><span hidden>no</div><p>a</p>", "a"),
+        ("<p>a <span hidden>no</p><p>b</p>", "a\n\nb"),
+        ("<p>a<div hidden><p>no</p>no</div>b", "a\n\nb"),
+        ("<p>a<p>b<div hidden>no</p>no</div>c", "a\n\nb\n\nc"),
+        ("<div><template><p></div>no</template>a</div>", "a"),
+        ("<ul><li><ul hidden><li>no</li></ul>a</li>", "a"),
+        ("<div><table hidden><tr><td></div>no</table>a</div>", "a"),
+        ("<b><div hidden>no</b>no</div>a", "a"),
+        ("<ruby>a<rp>(<rt>b<rp>)</ruby>c", "abc"),
+        ("<video>no</video><datalist><option>no</datalist>E<math><mi>=</mi><annotation>no</annotation></math>m", "E=m"),
         ("<ul><li hidden>no<ul><li>no</ul>no<li>a</ul>b", "a\n\nb"),
         ("<ul><li>a<li hidden>no</ul>b", "a\n\nb"),
         ("<table><tr><td>a<td hidden>no<tr hidden><td>no<tr><td>b</table>c", "a\n\nb\n\nc"),

@@ -8,6 +8,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import docx
+import docx.enum.style
+import pptx
 import pytest
 
 from interlingua.data.files import Report, Scope, office, read_files
@@ -105,6 +108,37 @@ def test_headings_and_lists_of_docx_in_a_content_control(tmp_path: Path) -> None
     body = control(par(f"<w:ins>{run('Title')}</w:ins>", style="Heading1") + par(run("a"), style="ListBullet"))
     found = read(tmp_path, "a.docx", word_of(body + par(run("b"), style="ListBullet")), lang="en")
     assert [(one.title, one.text) for one in found] == [("Title", "a\nb")]
+
+
+def test_notes_formulas_and_hidden_text_of_docx(tmp_path: Path) -> None:
+    footnotes = f'<w:footnote w:type="separator" w:id="0"/><w:footnote w:id="2">{par(run("A note."))}</w:footnote>'
+    formula = '<m:oMath xmlns:m="urn:math"><m:r><m:t>E=m</m:t></m:r><m:sup><m:t>c</m:t></m:sup></m:oMath>'
+    hidden = "<w:r><w:rPr><w:vanish/></w:rPr><w:t>no</w:t></w:r>"
+    shown = '<w:r><w:rPr><w:vanish w:val="0"/></w:rPr><w:t>yes</w:t></w:r>'
+    reference = '<w:r><w:footnoteReference w:id="2"/></w:r>'
+    body = par(run("Text"), reference) + par(run("As "), formula, hidden, shown)
+    (found,) = read(tmp_path, "a.docx", word_of(body, footnotes))
+    assert found.text == "Text\n\nA note.\n\nAs E=mcyes"
+
+
+def test_a_style_of_docx_that_is_based_on_a_headings(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.styles.add_style("Ours", docx.enum.style.WD_STYLE_TYPE.PARAGRAPH).base_style = document.styles["Heading 2"]
+    document.add_paragraph("Refunds", style="Ours")
+    document.add_paragraph("Five days.")
+    document.save(str(tmp_path / "a.docx"))
+    (found,) = read_files(tmp_path / "a.docx", lang="en", report=Report())
+    assert (found.title, found.text) == ("Refunds", "Five days.")
+
+
+def test_slides_of_one_title_are_two(tmp_path: Path) -> None:
+    presentation = pptx.Presentation()
+    for text in ("one", "two"):
+        slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+        slide.shapes.title.text, slide.placeholders[1].text = "Results", text
+    presentation.save(str(tmp_path / "a.pptx"))
+    found = list(read_files(tmp_path / "a.pptx", lang="en", report=Report()))
+    assert [(one.title, one.text) for one in found] == [("Results", "one"), ("Results", "two")]
 
 
 def test_pptx(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple, get_args
@@ -22,11 +22,13 @@ BETWEEN = " > "
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph, or a passage cut from several, the headings that it stands under, and its language ("": unknown)."""
+    """A paragraph, or a passage cut from several, the headings that it stands under, and its language ("": unknown).
+    `section` tells apart what stands under two headings of the same words."""
 
     text: str
     title: str = ""
     lang: str = ""
+    section: int = field(default=0, compare=False)
 
 
 class Blocks:
@@ -42,7 +44,7 @@ class Blocks:
         self.title, self.lang, self.own_title = "", "", False
         self._headings: dict[int, str] = {}
         self._parts: list[str] = []
-        self._size = 0
+        self._size = self._section = 0
         self._done: list[Block] = []
         self._bare = False  # whether nothing stands below the last heading yet
 
@@ -76,6 +78,7 @@ class Blocks:
         if level <= max(self._headings, default=0):
             self._keep_bare_heading()
         self._headings = {above: title for above, title in self._headings.items() if above < level}
+        self._section += 1
         if text:
             self._headings[level] = text[: cut(text, HEADING)]
             self._bare = True
@@ -88,7 +91,7 @@ class Blocks:
     def put(self, block: Block) -> None:
         """Take in a paragraph that was read elsewhere, below the title of this document."""
         path = [self.title, block.title] if block.title and self.title else [block.title or self.title]
-        self._done.append(Block(block.text, BETWEEN.join(path), block.lang or self.lang))
+        self._done.append(Block(block.text, BETWEEN.join(path), block.lang or self.lang, block.section))
 
     def is_filled(self) -> bool:
         """Whether there is a block that was not taken."""
@@ -115,7 +118,7 @@ class Blocks:
             first = self._headings.get(1)
             if self.title and (first is None or (self.own_title and not self._says_title(first))):
                 path.insert(0, self.title)
-            self._done.append(Block(text.strip(), BETWEEN.join(path), self.lang))
+            self._done.append(Block(text.strip(), BETWEEN.join(path), self.lang, self._section))
             self._bare = False
 
 
@@ -210,12 +213,14 @@ def chunk(
         return
     pieces: list[Piece] = []
     title = code = ""
+    section = 0
     fresh = False  # whether something in `pieces` is in no passage yet
     for block in blocks:
-        if block.title != title or (block.lang and code and block.lang != code):
+        apart = block.title != title or block.section != section
+        if apart or (block.lang and code and block.lang != code):
             if fresh:
                 yield Block(_join(pieces), title, code)
-            pieces, fresh, title, code = [], False, block.title, ""
+            pieces, fresh, title, section, code = [], False, block.title, block.section, ""
         code = code or block.lang
         limit = chunk_limit(size, code or lang, way)
         for piece in _pieces(block.text, code or lang, limit):
@@ -250,8 +255,8 @@ def _filled(blocks: Iterable[Block], size: int, lang: str) -> Iterator[Block]:
     """Passages of as many characters as fit, cut between two words. White space inside stays as it is."""
     pending = Block("")
     for block in blocks:
-        alike = block.title == pending.title and (not block.lang or not pending.lang or block.lang == pending.lang)
-        if pending.text and not alike:
+        apart = block.title != pending.title or block.section != pending.section
+        if pending.text and (apart or (block.lang and pending.lang and block.lang != pending.lang)):
             yield pending
             pending = Block("")
         text = f"{pending.text}\n\n{block.text}" if pending.text else block.text
@@ -262,7 +267,7 @@ def _filled(blocks: Iterable[Block], size: int, lang: str) -> Iterator[Block]:
             if part := text[start:end].strip():
                 yield Block(part, block.title, code)
             start = _after_space(text, end, len(text))
-        pending = Block(text[start:].rstrip(), block.title, code)
+        pending = Block(text[start:].rstrip(), block.title, code, block.section)
     if pending.text:
         yield pending
 

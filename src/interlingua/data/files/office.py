@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 
 from interlingua.data.files.chunks import Block, Blocks
 from interlingua.data.files.encoding import page_text
-from interlingua.data.files.markup import html_blocks
+from interlingua.data.files.pages import html_blocks
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.files import open_input
 from interlingua.text.languages import find_code
@@ -35,9 +35,11 @@ GONE = (
     ".//w:del | .//w:moveFrom | .//w:rt | .//*[local-name()='Fallback']"
     " | .//w:sdt[w:sdtPr/w:docPartObj/w:docPartGallery[@w:val='Table of Contents']]"
     " | .//w:sdt[w:sdtPr/w:showingPlcHdr]/w:sdtContent"
+    " | .//w:r[w:rPr/w:vanish[not(@w:val) or @w:val='true' or @w:val='1' or @w:val='on']]"
 )
-"""What Word has removed, or says again (the reading of a word, a text box for older programs, the headings), and what
-stands in a field that nobody filled in."""
+"""What Word has removed, hides, or says again (the reading of a word, a text box for older programs, the headings), and
+what stands in a field that nobody filled in."""
+NOTES = ("footnote", "endnote")
 OLE = b"\xd0\xcf\x11\xe0"
 """The beginning of what Office encrypts, and of its formats before 2007."""
 
@@ -116,6 +118,7 @@ def read_docx(stream: BinaryIO) -> Blocks:
         raise MissingExtra("python-docx", "files") from None
     _check_archive(stream, "DOCX", "word/document.xml")
     document = docx.Document(stream)
+    _add_notes(document, docx.oxml.parse_xml)
     _unwrap(document.element.body)
     blocks = _begun(document.core_properties)
     groups = groupby(document.iter_inner_content(), lambda item: not isinstance(item, Table) and _is_item(item))
@@ -124,17 +127,40 @@ def read_docx(stream: BinaryIO) -> Blocks:
             if isinstance(item, Table):
                 _add_rows(blocks, map(_cells, item.rows))
                 continue
-            style = item.style.name if item.style is not None else ""
-            heading = re.fullmatch(r"heading ([1-9])", style or "", re.IGNORECASE)
+            level = _heading_level(item)
             blocks.add(item.text + "\n" * is_list)
-            if heading:
-                blocks.end_heading(int(heading[1]))
-            elif style == "Title":
+            if level:
+                blocks.end_heading(level)
+            elif item.style is not None and item.style.name == "Title":
                 blocks.title = blocks.cut_off().strip() or blocks.title
             elif not is_list:
                 blocks.end()
         blocks.end()
     return blocks
+
+
+def _heading_level(paragraph: Any) -> int:
+    """Of a paragraph whose style is a heading's, or is based on one; else 0."""
+    style = paragraph.style
+    while style is not None:
+        if heading := re.fullmatch(r"heading ([1-9])", style.name or "", re.IGNORECASE):
+            return int(heading[1])
+        style = style.base_style
+    return 0
+
+
+def _add_notes(document: Any, parse_xml: Callable[[bytes], Any]) -> None:
+    """Put footnotes and endnotes after the paragraphs that refer to them."""
+    parts = {relation.reltype.rpartition("/")[2]: relation for relation in document.part.rels.values()}
+    for kind in NOTES:
+        if (relation := parts.get(f"{kind}s")) is None or relation.is_external:
+            continue
+        notes = {note.get(note.tag.replace(kind, "id")): note for note in parse_xml(relation.target_part.blob)}
+        for reference in reversed(document.element.body.xpath(f".//w:{kind}Reference")):
+            paragraph = next(reference.iterancestors(reference.tag.replace(f"{kind}Reference", "p")))
+            note = notes.get(reference.get(reference.tag.replace(f"{kind}Reference", "id")))
+            for child in reversed(list(note) if note is not None else []):
+                paragraph.addnext(child)
 
 
 def _unwrap(body: Any) -> None:
@@ -148,6 +174,10 @@ def _unwrap(body: Any) -> None:
             paragraph.getparent().remove(paragraph)
     for gone in body.xpath(GONE):
         gone.getparent().remove(gone)
+    for formula in body.xpath(".//*[local-name()='oMath'][ancestor::w:p]"):
+        text = "".join(node.text or "" for node in formula.xpath(".//*[local-name()='t']"))
+        formula.addprevious(_run(body, text))
+        formula.getparent().remove(formula)
     for wrapper in body.xpath(" | ".join(f".//w:{name}" for name in WRAPPERS)):
         for child in list(wrapper):
             if wrapper.tag.endswith("}r") and not child.tag.endswith("}ruby"):
@@ -160,6 +190,15 @@ def _unwrap(body: Any) -> None:
     for paragraph in reversed(body.xpath(".//w:p[.//w:txbxContent]")):
         for child in reversed(paragraph.xpath(".//w:txbxContent/*")):
             paragraph.addnext(child)
+
+
+def _run(body: Any, text: str) -> Any:
+    """A run of Word that holds a text."""
+    run = body.makeelement(body.tag.replace("body", "r"))
+    words = body.makeelement(body.tag.replace("body", "t"))
+    words.text = text
+    run.append(words)
+    return run
 
 
 def _is_item(paragraph: Any) -> bool:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from interlingua.data.files.chunks import Block, Way, chunk_in_language, chunk_limit
 from interlingua.data.files.encoding import UTF8, declared_encoding, encoding_of, read_start
-from interlingua.data.files.markup import read_html, read_markdown, read_text
+from interlingua.data.files.markdown import read_markdown, read_text
 from interlingua.data.files.office import read_docx, read_epub, read_pdf, read_pptx
+from interlingua.data.files.pages import read_html
 from interlingua.data.files.tables import NamedColumns, Row, read_jsonl, read_parquet, read_separated
 from interlingua.data.files.unchanged import FileMemory, Stamp
 from interlingua.data.files.walk import BadFile, File, MissingExtra, Report, Scope, Source

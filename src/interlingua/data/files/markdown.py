@@ -1,4 +1,4 @@
-"""Plain text, Markdown and HTML as paragraphs under headings."""
+"""Plain text and Markdown as paragraphs under headings."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import html
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from html.parser import HTMLParser
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
+from unicodedata import category
 
 from yaml import YAMLError
 
 from interlingua.data.files.chunks import Block, Blocks
+from interlingua.data.files.pages import APART, PART
 from interlingua.data.files.tables import strings, usual_columns
-from interlingua.data.files.walk import BadFile, Source
+from interlingua.data.files.walk import Source
 from interlingua.plain_yaml import parse_yaml
 from interlingua.text.languages import find_code
 
@@ -54,20 +55,30 @@ HOLDER = re.compile(r"(?:!!!|\?\?\?\+?|===)[ \t]|\[\^[^\[\]]+\]:|:[ \t]")
 HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\n]|$)")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
-KEY = re.compile(r"(\w[\w-]*)[ \t]*:[ \t]*(.*)")
+KEY = re.compile(r"(\w[\w-]*)[ \t]*:(?:[ \t]+(.*)|$)")
 DEFINITION = re.compile(
-    r" {0,3}\[(?!\^)[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S+)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$"
+    r" {0,3}\[(?!\^)([^\[\]]+)\]:[ \t]*(?:<[^<>]*>|\S+)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$"
 )
-LINK = re.compile(r"!?\[([^\[\]]*)\](?:\((?:[^()\s\0]|\([^()\s\0]*\))*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\])")
+LINK = re.compile(
+    r"!?\[([^\[\]]*)\]"
+    r"(?:\((?:<[^<>\n\0]*>|(?:[^()\s\0]|\([^()\s\0]*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[([^\[\]]*)\])"
+)
 TAG = re.compile(
     r"</?([A-Za-z][\w-]*)"
     r"(?:[ \t][^<>\n\0]*|(?:\s+[\w:@.-]+(?:=(?:\"[^\"\0]*\"|'[^'\0]*'|[^\s\"'=<>\0]+))?)*\s*)/?>"
 )
 """With anything on one line, and with attributes alone on several."""
 TICKS = re.compile(r"`+")
-SPECIAL = re.compile(r"\\.|`+|<!--")
+PUNCTUATION = r"!-/:-@\[-`{-~"
+SPECIAL = re.compile(rf"\\[{PUNCTUATION}\n]|\x01|`+|<!--")
 """What comes first decides: a comment in code is code, and code in a comment is gone."""
-SPAN = re.compile(r"\0(\d+)\0")
+SPAN = re.compile(r"[\x00\x01](\d+)[\x00\x01]")
+"""In place of code and of an escaped character."""
+STRONG = re.compile(r"\*{2,}|_{2,}")
+EAST_ASIAN = re.compile(r"[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+"""Letters beside which bold text may end in punctuation: no space follows it."""
+LONGEST_HEADING = 4_000
+"""Characters from which on a paragraph is no heading, whatever stands below it."""
 FRONT_MATTER = 100
 """Lines that front matter may have: where no end is found among them, it is text."""
 
@@ -99,8 +110,8 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
             if row[0].strip() in ("---", "..."):
                 break
     matter = [row[0] for row in start[1:-1]]
-    if matter and start[-1][0].strip() in ("---", "...") and KEY.match(matter[0]):
-        fields = _front_matter(matter, source.left_out)
+    ended = len(start) > 1 and start[-1][0].strip() in ("---", "...")
+    if ended and (fields := _front_matter(matter, source.left_out)) is not None:
         roles = usual_columns(fields)
         blocks.title, blocks.own_title = " ".join(fields.pop(roles.get("title", ""), "").split()), True
         if code := find_code(fields.get(roles.get("lang", ""), "")):  # what is no language stays in the metadata
@@ -114,15 +125,18 @@ def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) ->
     return chain(start, rows)
 
 
-def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str]:
-    """Keys and values; the items of a list with commas between them. What is no YAML is read line by line."""
+def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str] | None:
+    """Keys and values; the items of a list with commas between them. What begins with a key and is no YAML is read line
+    by line, and what does not is no front matter: None."""
     try:
         data = parse_yaml("".join(matter), unique=False)
     except (YAMLError, ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        keys = (KEY.match(line.strip()) for line in matter)
-        return {key[1]: value for key in keys if key and (value := key[2].strip("\"' \t"))}
+        keys = [KEY.match(line.strip()) for line in matter if line.strip() and line[0] != "#"]
+        if not keys or not keys[0]:
+            return None
+        return {key[1]: value for key in keys if key and (value := (key[2] or "").strip("\"' \t"))}
     flat = {
         str(name): ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
         for name, value in data.items()
@@ -147,7 +161,7 @@ class _Reader:
         self.items: list[int] = []
         self.comment = False
         self.number = 0
-        self.last_end: int | None = None
+        self.ahead: tuple[int, set[str]] | None = None
 
     def line(self, line: str, first: bool) -> None:
         """Take in a line, or (`first` is False) a later part of a very long one."""
@@ -192,7 +206,7 @@ class _Reader:
         elif heading := HEADING.match(line):
             self.end()
             self.items = inside
-            self.blocks.add(_plain(_without_closing(line[heading.end() :].strip())))
+            self.blocks.add(self._plain(_without_closing(line[heading.end() :].strip())))
             self.blocks.end_heading(len(heading[1]))
         elif not DEFINITION.match(line):
             self._begin_text(line, text, indent, inside)
@@ -226,22 +240,34 @@ class _Reader:
         self.paragraph += line
 
     def _flush(self) -> None:
-        self.blocks.add(_plain(self.paragraph))
+        self.blocks.add(self._plain(self.paragraph))
         self.paragraph = ""
 
     def _has_end(self) -> bool:
-        """Whether a comment that begins on this line ends on a later one. The first such comment has the file looked
-        through, so that none need be held."""
-        if self.last_end is None:
-            rows = enumerate(_after_front_matter(lines(self.source), Blocks(), self.source), 1)
-            self.last_end = max((number for number, (line, _) in rows if "-->" in line), default=0)
-        return self.last_end > self.number
+        """Whether a comment that begins on this line ends on a later one."""
+        return self._look_ahead()[0] > self.number
+
+    def _plain(self, text: str) -> str:
+        """`text` without the marks, and without comments. Code stays as it is."""
+        return _plain(text, lambda label: _label(label) in self._look_ahead()[1])
+
+    def _look_ahead(self) -> tuple[int, set[str]]:
+        """`ahead`. The first comment over several lines, or reference of a link, has the file looked through, so that
+        none of its text need be held."""
+        if self.ahead is None:
+            last_end, labels = 0, set()
+            for number, (line, _) in enumerate(_after_front_matter(lines(self.source), Blocks(), self.source), 1):
+                last_end = number if "-->" in line else last_end
+                if definition := DEFINITION.match(line):
+                    labels.add(_label(definition[1]))
+            self.ahead = last_end, labels
+        return self.ahead
 
     def _underlines(self, line: str) -> bool:
         """Whether the line makes a heading of the one line before it."""
         if not 0 < len(self.paragraph) < LONGEST_HEADING or not UNDERLINE.match(line):
             return False
-        text = (self.blocks.pending() + _plain(self.paragraph)).strip()
+        text = (self.blocks.pending() + self._plain(self.paragraph)).strip()
         return bool(text) and "\n" not in text
 
     def _code(self, line: str, first: bool) -> None:
@@ -267,18 +293,77 @@ def _without_closing(heading: str) -> str:
     return bare.rstrip() if bare[-1:] in ("", " ", "\t") else heading
 
 
-def _plain(text: str) -> str:
-    """A paragraph without the marks, and without comments. Code stays as it is."""
+def _label(text: str) -> str:
+    """The label of a link reference as it is compared."""
+    return " ".join(text.casefold().split())
+
+
+def _plain(text: str, is_label: Callable[[str], bool]) -> str:
+    """A paragraph without the marks, and without comments. Code stays as it is; so does `[a][b]` where b is no label
+    of a link reference."""
+
+    def label(link: re.Match[str]) -> str:
+        return link[1] if link[2] is None or is_label(link[2] or link[1]) else link[0]
+
     text, spans = _without_code(text)
+    text = _without_strong(text)
     for _ in range(2):  # a linked image is a link in a link
-        text = LINK.sub(r"\1", text)
+        text = LINK.sub(label, text)
     text = TAG.sub(lambda tag: " " if tag[1].lower() in APART else "", text)
-    text = html.unescape(text).replace("**", "").replace("`", "")
-    return SPAN.sub(lambda span: spans[int(span[1])], text)
+    return SPAN.sub(lambda span: spans[int(span[1])], html.unescape(text))
+
+
+def _without_strong(text: str) -> str:
+    """`text` without the marks of bold text: pairs of `**` and `__`, by the rules of CommonMark."""
+    openers: list[tuple[str, int, int]] = []  # mark, where it begins, how many are left of it
+    open_marks: Counter[str] = Counter()
+    gone: list[tuple[int, int]] = []
+    for run in STRONG.finditer(text):
+        mark, place, left = run[0][0], run.start(), len(run[0])
+        opens, closes = _flanks(mark, text[place - 1 : place], text[run.end() : run.end() + 1])
+        while closes and left > 1 and open_marks[mark]:
+            other, start, size = openers.pop()
+            open_marks[other] -= 1
+            if other != mark:
+                continue  # it begins inside of what ends here, and does not end
+            count = min(left, size) // 2 * 2
+            gone += (start + size - count, start + size), (place, place + count)
+            place, left = place + count, left - count
+            if size - count > 1:
+                openers.append((mark, start, size - count))
+                open_marks[mark] += 1
+        if opens and left > 1:
+            openers.append((mark, place, left))
+            open_marks[mark] += 1
+    parts, end = [], 0
+    for start, stop in sorted(gone):
+        parts.append(text[end:start])
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
+def _flanks(mark: str, before: str, after: str) -> tuple[bool, bool]:
+    """Whether a run of a `mark` between two characters ("" at an end of the text) may open and may close bold text."""
+    left = bool(after.strip()) and (not _is_mark(after) or not before.strip() or _is_beside(before))
+    right = bool(before.strip()) and (not _is_mark(before) or not after.strip() or _is_beside(after))
+    if mark == "*":
+        return left, right
+    return left and (not right or _is_mark(before)), right and (not left or _is_mark(after))
+
+
+def _is_mark(character: str) -> bool:
+    """Whether it is punctuation or a symbol, or stands for code or an escaped character."""
+    return bool(character) and (category(character)[0] in "PS" or character in "\0\x01")
+
+
+def _is_beside(character: str) -> bool:
+    """Whether punctuation may stand on the other side of a mark."""
+    return _is_mark(character) or bool(EAST_ASIAN.match(character))
 
 
 def _without_code(text: str) -> tuple[str, list[str]]:
-    """A paragraph without comments, with a number between two NULs in place of each code span; and the spans."""
+    """A paragraph without comments, with a number between two NULs in place of each code span, and between two other
+    control characters in place of each escaped character; and the spans and characters."""
     spans: list[str] = []
     parts: list[str] = []
     ticks: dict[str, list[int]] = {}
@@ -292,6 +377,10 @@ def _without_code(text: str) -> tuple[str, list[str]]:
             place = text.index("-->", mark.start() + 2) + 3
             parts += text[start : mark.start()], "\n" * ("\n" in text[mark.start() : place])
             start = place
+        elif mark[0][0] in "\\\x01":
+            parts += text[start : mark.start()], "\n" if mark[0] == "\\\n" else f"\x01{len(spans)}\x01"
+            spans.append(mark[0][-1])
+            start = place
         elif ends := ticks.get(mark[0]):
             while ends and ends[-1] < place:
                 ends.pop()
@@ -300,154 +389,3 @@ def _without_code(text: str) -> tuple[str, list[str]]:
                 spans.append(text[place : ends[-1]])
                 start = place = ends[-1] + len(mark[0])
     return "".join([*parts, text[start:]]), spans
-
-
-UNSEEN = frozenset("script style template noscript svg math object iframe canvas select textarea".split())
-BREAKS = frozenset(
-    (
-        "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
-        "footer form head header hgroup hr html legend li main menu nav ol option p pre search section summary table "
-        "tbody tfoot thead tr ul"
-    ).split()
-)
-VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
-"""Tags without an end."""
-ENDED_BY = {
-    "p": BREAKS | {*(f"h{level}" for level in range(1, 7))},
-    "li": {"li"},
-    "dt": {"dt", "dd"},
-    "dd": {"dt", "dd"},
-    "td": {"td", "th", "tr", "tbody", "tfoot"},
-    "th": {"td", "th", "tr", "tbody", "tfoot"},
-    "tr": {"tr", "tbody", "tfoot"},
-    "thead": {"tbody", "tfoot"},
-    "tbody": {"tbody", "tfoot"},
-}
-"""Elements whose end may be left out, and the tags with which the next one begins."""
-NOT_DISPLAYED = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)\b", re.IGNORECASE)
-APART = BREAKS | {"br", "td", "th", *(f"h{level}" for level in range(1, 7))}
-"""Tags between words."""
-HEADINGS = {f"h{level}": level for level in range(1, 7)}
-SPACE = re.compile(r"[ \t\r\n\f]+")
-LONGEST_HEADING = 4_000
-"""Characters from which on a paragraph is no heading, whatever stands below it."""
-PART = 1 << 18
-LONGEST_TAG = 1 << 23
-"""Characters of one tag, comment or script: the parser holds it, and looks through it again with every part."""
-UNCLOSED = 1 << 16
-"""Characters of a tag, comment or script that nobody closed: no text to show, and slow (quadratic) to look through."""
-
-
-def read_html(source: Source) -> Iterator[Block]:
-    """The visible paragraphs of a page under its headings, in the language that `<html lang>` names."""
-    with io.TextIOWrapper(source.open(), encoding=source.encoding) as stream:
-        yield from html_blocks(iter(lambda: stream.read(PART), ""))
-
-
-def html_blocks(parts: Iterable[str]) -> Iterator[Block]:
-    """The paragraphs of a page that comes in parts. Raises BadFile for a tag, comment or script of more than 8 Mi
-    characters, and for what the parser gives up on."""
-    page = _Page()
-    try:
-        for part in parts:
-            page.feed(part)
-            yield from page.blocks.take()
-            if len(page.rawdata) > LONGEST_TAG:
-                limit = f"{LONGEST_TAG >> 20} Mi characters"
-                raise BadFile(f"a tag, comment or script of more than {limit}", page.getpos()[0])
-        if len(page.rawdata) < UNCLOSED:
-            page.close()
-    except AssertionError as error:  # what html.parser raises for <![unknown
-        raise BadFile(f"not HTML ({error})", page.getpos()[0]) from error
-    page.end()
-    page.blocks.finish()
-    yield from page.blocks.take()
-
-
-def _hidden(tag: str, attributes: Mapping[str, str | None]) -> bool:
-    """Whether a browser shows nothing of an element until a script asks for it: not what `hidden=until-found` hides,
-    which a search in the page shows, nor a whole page, which its own script always shows."""
-    if tag in ("html", "body"):
-        return False
-    if tag == "dialog" and "open" not in attributes:
-        return True
-    hidden = "hidden" in attributes and (attributes["hidden"] or "").lower() != "until-found"
-    return hidden or bool(NOT_DISPLAYED.search(attributes.get("style") or ""))
-
-
-class _Page(HTMLParser):
-    """`unseen` are the open elements from the one on whose text is not shown, `open` how many of each tag; `heading`
-    the level of an open one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.blocks = Blocks()
-        self.unseen: list[str] = []
-        self.open: Counter[str] = Counter()
-        self.heading = self.preformatted = 0
-        self.title = False
-        self.after_space = True
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        attributes = dict(attrs)
-        while self.unseen and tag in ENDED_BY.get(self.unseen[-1], ()):
-            self._close(self.unseen[-1])
-        if self.unseen or tag in UNSEEN or (tag not in VOID and _hidden(tag, attributes)):
-            if not self.unseen and tag in BREAKS:
-                self.end()
-            if tag not in VOID:
-                self.unseen.append(tag)
-                self.open[tag] += 1
-        elif tag == "title" and not self.blocks.title:
-            self.end()
-            self.title = True
-        elif tag in ("br", "td", "th"):
-            self._add("\n" if tag == "br" else " ")
-        elif tag in BREAKS or tag in HEADINGS:
-            begun = bool(self.blocks.pending().strip())  # a heading that nobody closed ends here
-            self.end()
-            self.heading = HEADINGS.get(tag, 0 if begun else self.heading)
-            self.preformatted += tag == "pre"
-        if tag == "html":
-            self.blocks.lang = find_code(attributes.get("lang") or attributes.get("xml:lang") or "") or ""
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.open[tag]:
-            self._close(tag)
-            return
-        if self.unseen and self.unseen[0] in ENDED_BY and tag in BREAKS:  # what holds the element ends
-            self.unseen.clear()
-            self.open.clear()
-        if self.unseen:
-            return
-        if tag == "title" and self.title:
-            self.blocks.title, self.title = " ".join(self.blocks.cut_off().split()), False
-        elif tag in BREAKS or tag in HEADINGS:
-            self.end()
-            self.heading = 0 if tag in HEADINGS else self.heading
-            self.preformatted = max(0, self.preformatted - (tag == "pre"))
-
-    def _close(self, tag: str) -> None:
-        """The last open element `tag` that is not shown ends, and those in it."""
-        while (last := self.unseen.pop()) != tag:
-            self.open[last] -= 1
-        self.open[tag] -= 1
-
-    def handle_data(self, data: str) -> None:
-        if not self.unseen:
-            self._add(data if self.preformatted else SPACE.sub(" ", data))
-
-    def end(self) -> None:
-        """The paragraph or heading ends here."""
-        if self.heading and self.blocks.pending().strip():
-            self.blocks.end_heading(self.heading)
-        else:
-            self.blocks.end()
-        self.after_space = True
-
-    def _add(self, text: str) -> None:
-        if self.after_space and not self.preformatted:
-            text = text.lstrip(" ")
-        if text:
-            self.blocks.add(text)
-            self.after_space = text[-1].isspace()
