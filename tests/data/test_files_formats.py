@@ -230,6 +230,30 @@ def test_lines_that_underline_nothing_do_not_have_the_paragraph_read_again(
     assert sum(seen) < 8 * len(log)
 
 
+@pytest.mark.parametrize(
+    ("table", "texts"),
+    [
+        ('text\tid\n"Hello\t1\ngood\t2\nright"\t3\nlast\t4', {"1": '"Hello', "2": "good", "3": 'right"', "4": "last"}),
+        ('id\ttext\n1\t"Hello" he said\n2\t5" screen', {"1": '"Hello" he said', "2": '5" screen'}),
+        (
+            'id\ttext\n1\t"Hello ""you""\nworld"\n2\t"a\tb"\n\n3\t"c"',
+            {"1": 'Hello "you"\nworld', "2": "a\tb", "3": "c"},
+        ),
+        ('id\ttext\n1\t"open\n2\ta\n3\t"end', {"1": '"open', "2": "a", "3": '"end'}),
+        ('text\n"Hello\nworld"\nb', {"a.tsv:2": "Hello\nworld", "a.tsv:4": "b"}),
+    ],
+)
+def test_quotes_of_tsv_are_text_unless_they_enclose_a_cell(tmp_path: Path, table: str, texts: dict[str, str]) -> None:
+    assert {one.id: one.text for one in read(tmp_path, "a.tsv", table)} == texts
+
+
+def test_a_row_of_csv_with_a_stray_quote_is_one_bad_row(tmp_path: Path) -> None:
+    report = Report()
+    table = 'id,text\n1,"5" screen\n2,a\n3,"b\nc"\n'
+    assert [one.id for one in read(tmp_path, "a.csv", table, report=report, on_bad_row="skip")] == ["2", "3"]
+    assert "a.csv, line 2: ',' expected after '\"'" in "".join(report.bad_rows.examples())
+
+
 @pytest.mark.parametrize("chunk", ["sentences", "headings", "characters"])
 def test_two_headings_of_the_same_words_are_two(tmp_path: Path, chunk: str) -> None:
     for name, text in (("a.md", "# T\n## Note\none\n## Note\ntwo"), ("a.html", "<h2>Note</h2>one<h2>Note</h2>two")):

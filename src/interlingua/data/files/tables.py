@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -146,14 +147,21 @@ def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
     """(line, row) of every row below the header; a cell in double quotes may hold separators and line breaks.
 
     A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars. Raises BadFile for
-    a header without text, and where quotes do not match.
+    a header without text, and for a csv with a quote that never ends.
     """
-    rows = _rows(source)
-    _, header = next(rows)
+    lines = (f"{line}\n" for _, line in text_lines(source))
+    rows = (
+        _tab_rows(lines) if plain_name(source.path).lower().endswith(".tsv") else _csv_rows(lines, _separator(source))
+    )
+    header = next((row for _, row in rows), [])
+    if isinstance(header, csv.Error):
+        raise BadFile(f"{header}. {QUOTES}", 1)
     names = [name.strip() or f"column {number}" for number, name in enumerate(header, 1)]
     chosen = choose_columns(names, source.columns)
 
-    def parse(cells: list[str]) -> Row:
+    def parse(cells: list[str] | csv.Error) -> Row:
+        if isinstance(cells, csv.Error):
+            raise BadRow(f"{cells}. {QUOTES}")
         if len(cells) != len(names):
             raise BadRow(f"{len(cells)} column(s), the header has {len(names)}")
         return to_row(dict(zip(names, cells, strict=True)), chosen, source.left_out)
@@ -161,21 +169,69 @@ def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
     return source.report.bad_rows.placed(source.path, rows, parse)
 
 
-def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row, blank lines left out."""
-    lines = (f"{line}\n" for _, line in text_lines(source))
-    separator = "\t" if plain_name(source.path).lower().endswith(".tsv") else _separator(source)
+QUOTES = "A cell that begins with a double quote must end with one, and have those inside it doubled"
+TALLEST = 1_000
+"""Lines that a quoted cell of a tsv may have."""
+
+
+def _csv_rows(lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """(number of its first line, cells, or what is wrong with them) of each row, blank lines left out."""
     table = delimited(lines, separator)
     line = 1
-    try:
-        for row in table:
-            if row:
-                yield line, row
-            line = table.line_num + 1
-    except csv.Error as error:
-        raise BadFile(
-            f"{error}. A cell that begins with a double quote must end with one, and have those inside it doubled", line
-        ) from error
+    while True:
+        try:
+            row: list[str] | csv.Error = next(table)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "end of data" in str(error):
+                raise BadFile(f"{error}. {QUOTES}", line) from error
+            row = error
+        if row:
+            yield line, row
+        line = table.line_num + 1
+
+
+def _tab_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, cells) of each row of a tsv, blank lines left out. A quote is a character like any
+    other, as the format has it, but for a cell that is quoted as in csv; over several lines only where these are no
+    rows themselves."""
+    ahead: deque[str] = deque()
+    number, columns = 1, 0
+    while line := ahead.popleft() if ahead else next(lines, ""):
+        cells, height = line.rstrip("\n").split("\t"), 1
+        if any(cell.startswith('"') for cell in cells):
+            cells, height = _quoted(line, ahead, lines, columns) or (cells, 1)
+        columns = columns or len(cells)
+        if line.strip():
+            yield number, cells
+        number += height
+
+
+def _quoted(line: str, ahead: deque[str], lines: Iterator[str], columns: int) -> tuple[list[str], int] | None:
+    """The cells of a row of a tsv with quoted ones, and how many lines it has, those after `line` taken out of `ahead`;
+    None where nothing is quoted. What is read of `lines` is put into `ahead`."""
+    rows: list[str] = []
+    for height in range(1, TALLEST):
+        if len(ahead) < height - 1 and (following := next(lines, "")):
+            ahead.append(following)
+        if len(ahead) < height - 1:
+            return None
+        rows.append(ahead[height - 2] if height > 1 else line)
+        if height == 2 and columns > 1 and all(row.count("\t") + 1 == columns for row in rows):
+            return None
+        if '"' not in rows[-1]:
+            continue
+        try:
+            cells = next(delimited(rows, "\t"))
+        except csv.Error as error:
+            if "end of data" in str(error):
+                continue
+            return None
+        for _ in range(height - 1):
+            ahead.popleft()
+        return cells, height
+    return None
 
 
 def _separator(source: Source) -> str:
