@@ -54,6 +54,23 @@ def test_a_document_is_its_passages_with_each_sentence_once(lang, sentences, bui
     assert index.document("book/a.txt#1", around=1).passages == own[:2]
 
 
+def test_the_overlap_of_long_passages_is_told_without_reading_them_whole(monkeypatch):
+    split, read = documents.split_sentences, []
+    monkeypatch.setattr(
+        documents, "split_sentences", lambda text, lang: [read.append(len(text)), *split(text, lang)][1:]
+    )
+    before = "One storm came. " * 6_000 + "Then it rained. Yes."
+    for text, shared in (
+        ("Then it rained. Yes. It snowed.", len("Then it rained. Yes. ")),
+        ("Yes. It snowed.", len("Yes. ")),
+        ("es. It snowed.", 0),
+        ("It snowed.", 0),
+    ):
+        assert overlap(before, text, "en") == shared
+    assert sum(read) < 8_000
+    assert overlap("a " * 50_000, "a " * 50_001, "en") == 0
+
+
 def test_a_long_document_with_a_gap_is_read_to_its_end(built):
     index = built(
         [Passage(f"a.txt#{n}", f"text {n}", "", "en", {"source": "a.txt", "chunk": f"{n}"}) for n in range(1, 201)]

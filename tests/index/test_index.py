@@ -119,6 +119,23 @@ def test_a_reranker_orders_what_was_found(index, tiny_static):
         assert all(hit.score == hit.parts["reranker"] == pytest.approx(-hit.parts["dense"]) for hit in again)
 
 
+def test_a_reranker_reads_the_first_hundred_however_many_are_wanted(tiny_static, tmp_path):
+    read = []
+
+    class Counted(LetterEncoder):
+        def encode_document(self, sentences, **options):
+            read.extend(sentences)
+            return super().encode_document(sentences, **options)
+
+    passages = [Passage(f"{n}", f"a book {n}", "", "en", {"kind": f"{n % 9}"}) for n in range(150)]
+    index = Index.build(tiny_static(), passages, tmp_path / "many")
+    for options in ({}, {"group_by": "kind"}, {"distinct": True}):
+        for mode in ("dense", "lexical", "hybrid"):
+            read.clear()
+            assert len(index.search("a book", 120, mode=mode, reranker=Counted(), lang="en", **options)) <= 100
+            assert len(read) == 100
+
+
 def test_another_model_is_refused(index, tmp_path):
     with pytest.raises(InterlinguaError, match="made with another model"):
         Index.open(tmp_path / "idx", LetterEncoder("abcdefghijklmnopqrstuvwxyz"))

@@ -495,7 +495,7 @@ def test_an_index_built_anew_with_another_model_is_refused():
     assert index.add(collection()[:3]) == 3
     index.store.other = other
     for _ in range(2):  # not only the first time
-        with pytest.raises(BadInput, match="made with another model"):
+        with pytest.raises(Stale, match="made with another model"):
             index.search("storm")
     with pytest.raises(BadInput, match="made with another model"):
         Index(other, LetterEncoder())

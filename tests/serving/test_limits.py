@@ -391,3 +391,28 @@ def test_the_command_line_and_the_guide_have_the_defaults_of_the_settings() -> N
         assert arguments[name] == default
         if name not in ("log_queries", "rate"):
             assert re.search(rf"^\| `--{name.replace('_', '-')} \w+` \| {default:g} \|", guide, re.MULTILINE)
+
+
+def test_an_index_that_is_gone_is_no_fault_of_the_request(tiny_static: Callable[..., Any], tmp_path: Path) -> None:
+    from interlingua.data.records import Passage
+    from interlingua.index import Index
+    from interlingua.serving.app import create_app
+
+    path, away = tmp_path / "idx", tmp_path / "away"
+    index = Index.build(tiny_static(), [Passage("1", "a book", lang="en")], path)
+    with TestClient(create_app(index, ServeSettings(delay=0.0))) as client:
+        path.rename(away)
+        assert refusal(client.post("/search", json=SEARCH)) == (503, "index_unavailable")
+        assert str(tmp_path) not in client.post("/search", json=SEARCH).text
+        assert refusal(client.get("/documents/1")) == (503, "index_unavailable")
+        health = client.get("/health")
+        assert (health.status_code, health.json()) == (503, {"status": "index_unavailable"})
+        Index.build(tiny_static(seed=7), [Passage("1", "a book", lang="en")], path)
+        assert refusal(client.post("/search", json=SEARCH)) == (503, "index_unavailable")
+        assert "made with another model" in client.post("/search", json=SEARCH).text
+        assert client.get("/health").status_code == 503
+        path.rename(tmp_path / "other")
+        away.rename(path)
+        assert client.get("/health").json() == {"status": "ready"}
+        assert client.post("/search", json=SEARCH).status_code == 200
+        assert refusal(client.get("/documents/2")) == (404, "not_found")

@@ -181,6 +181,33 @@ def test_texts_that_grow_too_long_are_refused(client: TestClient, monkeypatch: p
     assert answers[1].json()["error"]["message"].startswith("text 71 of 71: 18 characters after NFKC normalisation")
 
 
+def test_a_passage_that_grows_too_long_is_not_written(tiny_static: Callable[..., Any], tmp_path: Path) -> None:
+    index = Index.build(tiny_static(), [Passage("1", "a", lang="en")], tmp_path / "idx")
+    with TestClient(create_app(index, ServeSettings(delay=0.0, token="a-token-for-writing"))) as client:
+        bearer = {"Authorization": "Bearer a-token-for-writing"}
+        body = {"passages": [{"id": "2", "text": "b"}, {"id": "3", "text": "\ufdfa" * 6_000}]}
+        answer = client.post("/passages", json=body, headers=bearer)
+        assert answer.status_code == 422
+        assert answer.json()["error"]["message"].startswith("text 2 of 2: 108,000 characters after NFKC normalisation")
+
+
+def test_time_that_groups_and_distinct_texts_take_counts(tiny_static: Callable[..., Any], tmp_path: Path) -> None:
+    passages = [Passage(f"{n}", f"a book {n % 3}", "", "en", {"kind": "one"}) for n in range(300)]
+    index = Index.build(tiny_static(), passages, tmp_path / "idx")
+    told: list[str] = []
+
+    class Told(Budget):
+        def stage(self, work: str, *asked: Question) -> Any:
+            told.append(work)
+            return super().stage(work, *asked)
+
+    for options in ({"group_by": "kind"}, {"k": 300}, {"distinct": True}):
+        told.clear()
+        index.search_many(["a book"], budget=Told(), **options)
+        assert "reading passages" in told
+    assert told.count("comparing passages") == 300  # each text once, however deep the search goes
+
+
 def test_time_that_is_spent_is_a_clear_error(index: Index) -> None:
     for mode, stage in (("hybrid", "encoding"), ("lexical", "dense search|analysis")):
         with pytest.raises(OutOfTime, match=f"given up during ({stage}): it took more than 0 seconds"):

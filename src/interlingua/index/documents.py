@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,11 @@ MOST = 10_000
 """Passages of a document that are read."""
 SENTENCES = 20
 """Sentences that two passages may have in common where they meet; what `--overlap` shares beyond them stays twice."""
+REACH = 1 << 14
+"""Characters in which these are looked for."""
+CONTEXT = 2_000
+"""Characters before a sentence from which its beginning can be told."""
+START = 8
 SAID = regex.compile(
     r"[\p{L}\p{M}\p{N}]+"  # words and numbers
     r"|[\p{Sc}%‰°&@±×÷≤≥≠\u2600-\u26ff\U0001f000-\U0001faff]"  # 5 % and 5 €, emoji
@@ -127,16 +133,26 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
 def overlap(before: str, text: str, lang: str) -> int:
     """The length in characters of the beginning of `text` that repeats the last sentences of `before`, as `chunk` does,
     with the white space after it. Where several numbers of sentences fit, the least counts."""
-    place, starts = len(before), []
-    backwards = (split_sentences(part, lang)[::-1] for part in reversed(PARAGRAPH.split(before)))
+    starts = list(islice(_endings(before, text), SENTENCES))
+    if not starts:
+        return 0
+    context = max(0, starts[-1] - CONTEXT)
+    place, sentences = len(before), list[int]()
+    backwards = (split_sentences(part, lang)[::-1] for part in reversed(PARAGRAPH.split(before[context:])))
     for sentence in islice(chain.from_iterable(backwards), SENTENCES):
         place = before.rindex(sentence, 0, place)
-        starts.append(place)
-    for start in starts:
-        shared = before[start:]
-        if text.startswith(shared) and len(shared) < len(text):
-            return len(text) - len(text[len(shared) :].lstrip())
-    return 0
+        sentences.append(place)
+    start = next((start for start in starts if start in sentences), len(before))
+    return len(text) - len(text[len(before) - start :].lstrip()) if start < len(before) else 0
+
+
+def _endings(before: str, text: str) -> Iterator[int]:
+    """The places in the last `REACH` characters of `before` from which on it is the beginning of `text`, the last one
+    first. `text` goes on after it."""
+    place = len(before)
+    while (place := before.rfind(text[:1], max(0, len(before) - min(REACH, len(text) - 1)), place)) >= 0:
+        if text.startswith(before[place : place + START]) and text.startswith(before[place:]):
+            yield place
 
 
 def called(passage: Passage) -> str:

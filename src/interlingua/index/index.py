@@ -439,10 +439,13 @@ class Index:
         return states if states is not None and self.store.has_tokens(states) else None
 
     def refresh(self) -> View[Any]:
-        """Go to the newest version, whoever wrote it; searches do it by themselves. Raises BadInput where somebody
-        built the index anew with another model."""
+        """Go to the newest version, whoever wrote it; searches do it by themselves. Raises NotFound where the index is
+        gone, and Stale where somebody built it anew with another model: it is to be opened again."""
         view = self.store.refresh()
-        self._check(view)
+        try:
+            self._check(view)
+        except BadInput as error:
+            raise Stale(str(error)) from error
         return view
 
     def close(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import repeat
 from math import inf, isfinite
 from typing import Generic, NamedTuple
@@ -26,7 +27,8 @@ from interlingua.retrieval.run import Run, ranking_order
 from interlingua.text.languages import find_code
 
 DEPTH = 100
-"""The best passages of each kind of search from which a hybrid ranking is made, and those that are reranked."""
+"""The best passages of each kind of search from which a hybrid ranking is made, at least, and those that are reranked,
+which are all that a reranked search finds."""
 HEARD = 4
 """Times as many passages are looked for by their sound as by words: those in the question's language do not count."""
 DISTINCT = 1_000
@@ -34,6 +36,8 @@ DISTINCT = 1_000
 is more."""
 SAME = 5
 """Passages that a hit names which say the same."""
+READ = 1_000
+"""Passages that are read at once, between two looks at the clock."""
 GROUPS = ("source", "document")
 """Groups that can be made of all passages, whether or not any of them has such metadata."""
 
@@ -87,27 +91,32 @@ class Search(Generic[Row]):
     def hits(self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None = None) -> list[list[Hit]]:
         """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search."""
         asked, hits = questions.asked, list[list[Hit]]()
-        depth = max(self.k, DEPTH) if reranker is not None or self.mode == "hybrid" else self.k
+        depth = max(self.k, DEPTH) if self.mode == "hybrid" else self.k
+        depth = depth if reranker is None else DEPTH
         together = self.view.together or len(asked)
         rankings: list[Ranking[Row]] = []
         for start in range(0, len(asked), together):
             part = slice(start, start + together)
             rankings += self._rankings(asked[part], None if vectors is None else vectors[part], depth)
             if reranker is None:
-                hits += map(self._hits, rankings)
+                hits += map(self._hits, asked[part], rankings)
                 rankings = []  # rows may hold all that their store knows of a passage
         if reranker is not None:
-            hits = [self._hits(ranking) for ranking in self._reranked(questions.queries, rankings, reranker, depth)]
+            hits += map(self._hits, asked, self._reranked(questions.queries, rankings, reranker, depth))
         return hits
 
-    def _hits(self, ranking: Ranking[Row]) -> list[Hit]:
+    def _hits(self, question: Question, ranking: Ranking[Row]) -> list[Hit]:
         minimum = -inf if self.min_score is None else self.min_score
         best = [(row, score) for row, score in ranking.best[: self.k] if score >= minimum]
-        passages = self.view.passages([row for row, _ in best])
-        return [
-            Hit(passage, score, {part: scores[row] for part, scores in ranking.parts.items() if row in scores})
-            for passage, (row, score) in zip(passages, best, strict=True)
-        ]
+        hits: list[Hit] = []
+        for start in range(0, len(best), READ):
+            with self.budget.stage("reading passages", question):
+                part = best[start : start + READ]
+                hits += [
+                    Hit(passage, score, {part: scores[row] for part, scores in ranking.parts.items() if row in scores})
+                    for passage, (row, score) in zip(self.view.passages([row for row, _ in part]), part, strict=True)
+                ]
+        return hits
 
     def gathered(
         self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None, key: str | None, distinct: bool
@@ -124,6 +133,14 @@ class Search(Generic[Row]):
         # without groups as deep as a plain search first: a hybrid score depends on it
         depth = DEPTH if reranker is not None or key is None else max(4 * self.k, DEPTH)
         deepest = self.view.deepest or sys.maxsize
+        texts: dict[tuple[str, str], str] = {}
+
+        def said(question: Question, passage: Passage) -> str:
+            if passage.key not in texts:
+                with self.budget.stage("comparing passages", question):
+                    texts[passage.key] = says(passage)
+            return texts[passage.key]
+
         if key is None:
             deepest = min(deepest, max(DISTINCT, 10 * self.k))
         while rest:
@@ -135,7 +152,8 @@ class Search(Generic[Row]):
             hits = search.hits(part, None if vectors is None else vectors[rest], reranker)
             for place, question_hits in zip(rest, hits, strict=True):
                 groups = question_hits if key is None else grouped(question_hits, key)
-                best[place] = distinct_hits(groups, self.k) if distinct else groups[: self.k]
+                says_one = partial(said, questions.asked[place])
+                best[place] = distinct_hits(groups, self.k, says_one) if distinct else groups[: self.k]
             if reranker is not None or depth == deepest:
                 break
             rest = [
@@ -313,12 +331,12 @@ def with_same(first: Hit, hit: Hit) -> Hit:
     return first._replace(same=same, repeated=first.repeated + 1 + hit.repeated)
 
 
-def distinct_hits(hits: Sequence[Hit], k: int) -> list[Hit]:
+def distinct_hits(hits: Sequence[Hit], k: int, said: Callable[[Passage], str] = says) -> list[Hit]:
     """The first `k` hits that say something else, each with the first `SAME` passages behind it that say the same, and
-    their number."""
+    their number. `said` gives what a passage says."""
     by_text: dict[str, Hit] = {}
     for hit in hits:
-        text = says(hit.passage)
+        text = said(hit.passage)
         if (first := by_text.get(text)) is not None:
             by_text[text] = with_same(first, hit)
         elif len(by_text) < k:

@@ -33,7 +33,7 @@ REFUSALS = {
     413: "The body is too large",
     422: "A field is missing, misspelt or out of its limits, or the question took too much time",
     429: "Too many requests of one token or address; see Retry-After",
-    503: "Too many requests wait; see Retry-After",
+    503: "Too many requests wait, or the index is gone; see Retry-After",
     504: "No answer in time",
 }
 REST = 16
@@ -63,7 +63,7 @@ def create_app(
         responses={code: {"model": ErrorAnswer, "description": text} for code, text in REFUSALS.items()},
     )
     app.state.metrics = served.metrics
-    tell_errors(app, served.told)
+    tell_errors(app, served.told, served.fail)
     for routes in (search_routes, rerank_routes, embedding_routes, passage_routes, info_routes):
         app.include_router(routes(served.without))
         app.include_router(routes(served.within))

@@ -12,8 +12,9 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import JSONResponse
 
 from interlingua.data.records import Passage
-from interlingua.errors import Busy, Damaged, Stale
+from interlingua.errors import Busy, Damaged, NotFound, Stale
 from interlingua.index.index import Index
+from interlingua.serving.batching import check_lengths, parts
 from interlingua.serving.middleware import audit, note
 from interlingua.serving.schemas import (
     MAX_ID,
@@ -68,10 +69,14 @@ class Documents:
     index: Index
 
     def __call__(self, items: Sequence[Near]) -> list[dict[str, Any] | None]:
-        return [self._one(item) if self.index.versions(item.id) else None for item in items]
+        self.index.refresh()
+        return [self._one(item) for item in items]
 
-    def _one(self, item: Near) -> dict[str, Any]:
-        document = self.index.document(item.id, around=item.around)
+    def _one(self, item: Near) -> dict[str, Any] | None:
+        try:
+            document = self.index.document(item.id, around=item.around)
+        except NotFound:
+            return None
         pairs = zip(document.passages, document.parts, strict=True)
         return {
             "name": document.name,
@@ -214,7 +219,10 @@ def passage_routes(at: Address) -> APIRouter:
 
 
 def _passages(body: PassagesRequest) -> list[Passage]:
-    """The passages of a request, each with its language. Raises ApiError 422 for an id that occurs twice."""
+    """The passages of a request, each with its language. Raises ApiError 422 for an id that occurs twice, and for texts
+    that grow too long in NFKC."""
+    (all_texts,) = parts([passage.text for passage in body.passages], len(body.passages))
+    check_lengths(all_texts)
     passages = [
         Passage(
             passage.id,

@@ -370,6 +370,7 @@ def status_routes(served: Served, app: FastAPI) -> APIRouter:
         responses={503: {"model": HealthAnswer, "description": "Not now"}},
     )
     async def health() -> JSONResponse:
+        await served.look_again()
         status = served.status
         return JSONResponse({"status": status}, 200 if status == "ready" else 503)
 

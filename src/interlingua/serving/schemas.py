@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from interlingua.errors import BadInput, Damaged, InterlinguaError
+from interlingua.errors import BadInput, Damaged, InterlinguaError, NotFound, Stale
 from interlingua.index.filters import Filter, parsed
 from interlingua.index.metadata import LONGEST, OutOfTime, normal_question
 from interlingua.text.languages import is_unicode
@@ -52,8 +52,9 @@ def error_response(error: ApiError) -> Response:
     return Response(body, error.status, error.headers, "application/json")
 
 
-def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
-    """Make `app` answer every error in this form. `told` is what clients read of an error of ours."""
+def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str], failed: Callable[[], None]) -> None:
+    """Make `app` answer every error in this form. `told` is what clients read of an error of ours; `failed` is called
+    where an index cannot be read, which is no fault of the request."""
 
     def api(request: Request, error: Any) -> Response:
         return error_response(error)
@@ -62,7 +63,12 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
         return error_response(ApiError(400, "bad_request", told(error)))
 
     def fault(request: Request, error: Any) -> Response:
+        failed()
         return error_response(ApiError(500, "damaged", told(error)))
+
+    def gone(request: Request, error: Any) -> Response:
+        failed()
+        return error_response(ApiError(503, "index_unavailable", told(error), {"Retry-After": "30"}))
 
     def late(request: Request, error: Any) -> Response:
         return error_response(ApiError(422, "out_of_time", told(error)))  # not 503, after which clients ask again
@@ -85,6 +91,8 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str]) -> None:
     app.add_exception_handler(ApiError, api)
     app.add_exception_handler(InterlinguaError, user)
     app.add_exception_handler(Damaged, fault)
+    app.add_exception_handler(NotFound, gone)
+    app.add_exception_handler(Stale, gone)
     app.add_exception_handler(OutOfTime, late)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -418,7 +426,7 @@ class DeleteAnswer(Ours):
 
 
 class HealthAnswer(Ours):
-    status: Literal["ready", "starting", "stuck", "stopping"]
+    status: Literal["ready", "starting", "stuck", "stopping", "index_unavailable"]
 
 
 class IndexCard(Theirs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path as FilePath
 from typing import Annotated, NamedTuple
 
@@ -17,7 +17,7 @@ from interlingua.index.store import is_address, is_index
 from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.serving.access import GRANT, INDEXES, NAME, NAMING, Grant, refusal
 from interlingua.serving.schemas import ApiError
-from interlingua.serving.service import ServeSettings, Service, Shared, without_places
+from interlingua.serving.service import ServeSettings, Service, Shared, Warm, ask_each, without_places
 
 ONLY = "index"
 """The name of an only index that has no other."""
@@ -71,7 +71,7 @@ class Served:
         self.metrics.passages.set_function(lambda: sum(service.passages for service in self.services.values()))
         for name, service in self.services.items():
             self.metrics.of_index.labels(name).set_function(lambda service=service: service.passages)
-        self.ready = False
+        self.ready = self.failed = False
 
     @asynccontextmanager
     async def life(self, app: FastAPI) -> AsyncIterator[None]:
@@ -100,7 +100,20 @@ class Served:
             return "stopping"
         if not self.ready:
             return "starting"
-        return "stuck" if self.batcher.stuck else "ready"
+        if self.batcher.stuck:
+            return "stuck"
+        return "index_unavailable" if self.failed else "ready"
+
+    def fail(self) -> None:
+        """Note that an index could not be read."""
+        self.failed = True
+
+    async def look_again(self) -> None:
+        """Ask every index a question, where one could not be read before. Where all answer, none is unavailable."""
+        if self.failed:
+            with suppress(InterlinguaError, ApiError, OSError):
+                await ask_each(tuple(self.services.values()), Warm, None)
+                self.failed = False
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the places of the indexes, which are no business of a client."""
