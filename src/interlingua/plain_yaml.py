@@ -9,20 +9,32 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader with the booleans and floats of YAML 1.2."""
+    """SafeLoader with the booleans, integers and floats of YAML 1.2, and `_` between digits."""
 
 
+NUMBERS = ("bool", "int", "float")
 _Loader.yaml_implicit_resolvers = {
     first: [
-        (tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
+        (tag, pattern) for tag, pattern in resolvers if tag not in {f"tag:yaml.org,2002:{name}" for name in NUMBERS}
     ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
 )
+INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
 FLOAT = re.compile(r"^[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf|\.nan)$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", INT, list("-+0123456789"))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+
+
+def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    """010 is ten; 0o10 and 0x10 are eight and sixteen."""
+    text = str(loader.construct_scalar(node))
+    return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _int)
 
 
 class _Strict(_Loader):
@@ -44,6 +56,7 @@ class _Dumper(yaml.SafeDumper):
     """SafeDumper that also puts texts in quotes which `_Loader` alone would read as numbers."""
 
 
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", INT, list("-+0123456789"))
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
 
 

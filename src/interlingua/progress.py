@@ -26,7 +26,15 @@ class StandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message."""
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(harmless(self.format(record)), file=sys.stderr, flush=True)
+
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+def harmless(text: str) -> str:
+    """`text` with its control characters written out: in the name of a file they would be commands to the terminal."""
+    return text.translate(CONTROLS)
 
 
 class _Shown:

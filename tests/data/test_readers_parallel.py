@@ -207,6 +207,101 @@ def test_xliff_of_both_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("1 untranslated units") == 2
 
 
+def xml(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(f'<?xml version="1.0" encoding="{encoding}"?>\n{text}'.encode(encoding, "replace"))
+    return path
+
+
+def test_xliff_that_is_not_finished_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def unit(text: str, unit: str = "", target: str = "") -> str:
+        return f"<trans-unit {unit}><source>{text}</source><target {target}>{text} fi</target></trans-unit>"
+
+    units = [
+        unit("a", 'approved="yes"', 'state="translated"'),
+        unit("b", 'approved="no"'),
+        unit("c", 'translate="no"'),
+        *(unit("d", "", f'state="{state}"') for state in ("new", "needs-translation", "needs-review-translation")),
+        unit("e", "", 'xml:lang="sv"'),
+    ]
+    text = f'<x:xliff xmlns:x="urn:x"><file source-language="en">{"".join(units)}</file></x:xliff>'
+    with pytest.raises(InterlinguaError, match=r"line 2: nothing tells the target language\. Give target_lang"):
+        list(read_parallel(xml(tmp_path / "a.xlf", text)))
+    found = [(pair.source, pair.target_lang) for pair in read_parallel(tmp_path / "a.xlf", on_bad_row="skip")]
+    assert found == [("e", "sv")]  # of the other units nothing tells the language
+    finnish = text.replace('"en"', '"en" target-language="fi"')
+    assert [pair.source for pair in read_parallel(xml(tmp_path / "b.xlf", finnish))] == ["a", "e"]
+    assert "5 unfinished units not read" in capsys.readouterr().err
+
+
+def test_codes_between_two_words_are_a_space(tmp_path: Path) -> None:
+    unit = '<source>one<x id="1" ctype="lb"/>two <g>bo</g>ld <x/>.</source><target>a<ph>%s</ph>b</target>'
+    file = f'<file source-language="en" target-language="fi"><trans-unit>{unit}</trans-unit></file>'
+    text = f"<xliff>{file}</xliff>"
+    assert texts(read_parallel(xml(tmp_path / "a.xlf", text))) == [("one two bold .", "a b")]
+
+
+def test_encodings_of_xml(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>Hi</seg></tuv><tuv xml:lang="{}"><seg>{}</seg></tuv></tu>'
+    for encoding, lang, word in (
+        ("gb18030", "zh", "你好"),
+        ("GB2312", "zh", "你好"),
+        ("Shift_JIS", "ja", "今日は"),
+        ("windows-1251", "ru", "привет"),
+        ("utf-16", "ru", "привет"),
+    ):
+        file = xml(tmp_path / f"{encoding}.tmx", f"<tmx><body>{unit.format(lang, word)}</body></tmx>", encoding)
+        assert texts(read_parallel(file)) == [(word, "Hi")]
+    for encoding, reason in (
+        ("gb18030", "is not in the encoding 'gb18030'"),
+        ("x-9", "nobody here knows the encoding 'x-9'"),
+    ):
+        (tmp_path / "bad.tmx").write_bytes(f'<?xml version="1.0" encoding="{encoding}"?><tmx>\xff'.encode("latin-1"))
+        with pytest.raises(InterlinguaError, match=rf"bad.tmx: .*{reason}. Convert the file to UTF-8"):
+            list(read_parallel(tmp_path / "bad.tmx"))
+
+
+def test_variants_of_tmx_without_text_or_language_do_not_take_the_others_along(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants = {"en": "Hi", "fi": "", "sv": "Hej", "x-none": "?"}
+    unit = "".join(f'<tuv xml:lang="{lang}"><seg>{text}</seg></tuv>' for lang, text in variants.items())
+    file = xml(tmp_path / "a.tmx", f"<tmx><body><tu>{unit}</tu></body></tmx>")
+    assert texts(read_parallel(file)) == [("Hej", "Hi")]
+    said = capsys.readouterr().err
+    assert "1 empty variants not read" in said
+    assert "1 variants in 'x-none', which is no language" in said
+
+
+@pytest.mark.parametrize(
+    ("lang", "rule", "forms"),
+    [
+        ("lv", "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n != 0 ? 1 : 2);", 1),
+        ("sl", "nplurals=4; plural=(n%100==1 ? 0 : n%100==2 ? 1 : n%100==3 || n%100==4 ? 3 : 2);", 2),
+        (
+            "ru",
+            "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2);",
+            2,
+        ),
+        ("fr", "nplurals=3; plural=(n == 0 || n == 1) ? 0 : n != 0 && n % 1000000 == 0 ? 1 : 2;", 2),
+        ("fi", "nplurals=2; plural=nonsense(n);", 3),
+        ("fi", "", 3),
+        ("fi", "nplurals=2; plural=n%0;", 3),
+    ],
+)
+def test_the_plural_of_po_is_that_of_many(tmp_path: Path, lang: str, rule: str, forms: int) -> None:
+    plurals = "\n".join(f'msgstr[{form}] "form {form}"' for form in range(4))
+    header = f'msgid ""\nmsgstr "Language: {lang}\\nPlural-Forms: {rule}\\n"\n\n'
+    (tmp_path / "a.po").write_text(f'{header}msgid "a file"\nmsgid_plural "files"\n{plurals}\n')
+    assert texts(read_parallel(tmp_path / "a.po")) == [("files", f"form {forms}")]
+
+
+def test_characters_of_po_that_end_a_line_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "fi.po").write_text(
+        'msgid ""\nmsgstr ""\n\nmsgid "a\u2028b"\nmsgstr "c\x85d\fe"\n', "utf-8", newline=""
+    )
+    assert texts(read_parallel(tmp_path / "fi.po")) == [("a\u2028b", "c\x85d\fe")]
+
+
 def test_a_file_of_xliff_without_a_language_has_not_that_of_the_one_before(tmp_path: Path) -> None:
     unit = "<trans-unit><source>one</source><target>{}</target></trans-unit>"
     (tmp_path / "a.xlf").write_text(

@@ -22,7 +22,7 @@ from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
 from interlingua.cli.streams import lasting_streams
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
-from interlingua.progress import shown
+from interlingua.progress import harmless, shown
 from interlingua.subprocesses import use_memory_sparingly
 
 VERBS = (
@@ -176,5 +176,5 @@ def _file_of(error: OSError) -> str:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"interlingua: {' '.join(message.split())}", file=sys.stderr)
+    print(harmless(f"interlingua: {' '.join(message.split())}"), file=sys.stderr)
     return code

@@ -33,6 +33,7 @@ from interlingua.models.transformer import Transformer, can_pack
 from interlingua.models.trim import trim_vocabulary
 from interlingua.progress import track
 from interlingua.settings import Settings
+from interlingua.text.languages import normalise_code
 from interlingua.training.build import train
 from interlingua.training.recipe import Recipe, resolve
 
@@ -94,15 +95,16 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
 
 def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
     """Write the texts and the student before it has learned anything; which layers it has."""
-    texts = sample_texts(spec.texts, spec.limit, spec.seed)
-    logger.info("texts: " + ", ".join(f"{lang} {len(sample):,}" for lang, sample in texts.items()))
     encoder, backbone = _to_cut(teacher)
     layers, subwords = backbone.layers, _subwords(backbone)
     selection = _chosen(backbone, spec)
+    langs = [normalise_code(lang) for lang in spec.langs]
+    texts = sample_texts(spec.texts, spec.limit, spec.seed)  # after what is quickly wrong: they may be many
+    logger.info("texts: " + ", ".join(f"{lang} {len(sample):,}" for lang, sample in texts.items()))
     if spec.vocabulary != "all":
         limit = spec.vocabulary if isinstance(spec.vocabulary, int) else None
         try:
-            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), spec.langs, limit)
+            trim_vocabulary(encoder, track(chain.from_iterable(texts.values()), "read texts"), langs, limit)
         except BadInput as error:
             raise BadInput(f"{error} vocabulary 'all' keeps all subwords.") from error
     remaining = _subwords(backbone)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -34,7 +35,7 @@ NESTED, CONDITIONS, VALUES = 20, 200, 10_000
 LISTED = 20
 """Keys that an error names."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?)?)?", re.ASCII)
+DATE = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?)?)?", re.ASCII)
 COMPARED: Mapping[str, Callable[..., Mask]] = {
     "gt": np.greater,
     "gte": np.greater_equal,
@@ -301,7 +302,8 @@ def _bound(key: str, sign: object, bound: object) -> tuple[str, str]:
         raise BadInput(f"filter by '{shown(key)}': unknown comparison {_json(sign)}.{suggestion(str(sign), COMPARED)}")
     text = bound if isinstance(bound, str) else ""
     if isinstance(bound, int | float) and not isinstance(bound, bool):
-        text = _json(bound)
+        with suppress(ValueError):  # of more digits than Python writes
+            text = json.dumps(bound)
     if not NUMBER.fullmatch(text) and not DATE.fullmatch(text):
         raise BadInput(
             f"filter by '{shown(key)}': a range is of numbers or of ISO dates such as 2024-05-31, {_json(bound)} is "

@@ -176,7 +176,7 @@ class ValidationSpec(Settings):
     """The `validation:` part: held-out questions whose retrieval loss (NLL) is followed."""
 
     questions: DataSpec = Field(description="questions held out from training")
-    limit: int = Field(2_000, gt=0, description="how many are used, at most")
+    limit: int = Field(2_000, gt=1, description="how many are used, at most")
     batch: int = Field(48, gt=1, le=1_000_000, description="questions compared with one another")
 
     @field_validator("questions")
@@ -345,7 +345,9 @@ def _change(override: str) -> dict[str, Any]:
         raise BadInput(f"'{override}' is not an override. Write key.path=value, such as training.steps=100.")
     *parents, name = key.strip().split(".")
     try:
-        change: dict[str, Any] = {name: parse_yaml(value)}
+        parsed = parse_yaml(value)
+        # a prompt such as `query: ` is no mapping
+        change: dict[str, Any] = {name: value if value.rstrip()[-1:] == ":" and isinstance(parsed, dict) else parsed}
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error

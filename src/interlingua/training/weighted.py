@@ -87,6 +87,8 @@ def check(recipe: Recipe) -> None:
     names = [name for name, spec in recipe.objectives.items() if spec is not None]
     if not names:
         raise BadInput("the recipe has no objectives.")
+    if not any(_counts(name, recipe) for name in names):
+        raise BadInput("every objective has the weight 0, so nothing is trained. Give one a weight above 0.")
     kinds = {kind_of(name, recipe.objectives[name] or {}) for name in names}
     repel = {kind_of(name, recipe.objectives[name] or {}) for name in names if _counts(name, recipe)} & REPELLING
     predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in names if _predicts(name, recipe))

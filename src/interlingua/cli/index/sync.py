@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         dry_run=arguments.dry_run,
         read_all=arguments.read_all,
     )
-    lines = changes.by_source()
+    lines = [" ".join(line.splitlines()) for line in changes.by_source()]
     others = [f"… and {len(lines) - LISTED:,} more sources"] if len(lines) > LISTED else []
     suffix = " (nothing is written: --dry-run)" if arguments.dry_run else f"; {counted(index)}"
     logger.info("\n".join([*lines[:LISTED], *others, f"{arguments.index}: {changes}{suffix}"]))

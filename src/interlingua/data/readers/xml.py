@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator
+from gettext import GNUTranslations
 from pathlib import Path
 from typing import Literal, NamedTuple
 from xml.parsers import expat
@@ -14,9 +17,11 @@ from interlingua.data.readers.source import plain_name
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
-from interlingua.text.languages import code_of_name, normalise_code
+from interlingua.text.languages import code_of_name, find_code, normalise_code
 
 CHUNK = 1 << 16
+ENCODING = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)""")
+OF_EXPAT = ("utf-8", "utf-16", "utf8", "utf16", "iso-8859-1", "us-ascii")
 
 
 class Event(NamedTuple):
@@ -32,9 +37,13 @@ def xml_events(path: Path) -> Iterator[Event]:
     """The elements and texts of an XML file in document order, 64 KiB in memory at a time.
 
     A DOCTYPE is allowed (TMX has one) and its DTD is not read. Raises BadInput with the line for XML that is
-    not well formed, for a declared entity (a bomb has one) and for a reference to an undeclared one.
+    not well formed, for a declared entity (a bomb has one) and for a reference to an undeclared one; and for an
+    encoding that Python does not know.
     """
-    parser = expat.ParserCreate()
+    declared = ENCODING.match(_start(path))
+    encoding = declared[1].decode().lower() if declared else ""
+    is_known = not encoding or encoding in OF_EXPAT
+    parser = expat.ParserCreate(None if is_known else "utf-8")
     parser.buffer_text = True
     events: list[Event] = []
 
@@ -54,7 +63,9 @@ def xml_events(path: Path) -> Iterator[Event]:
     parser.SkippedEntityHandler = refuse
     try:
         with open_input(path) as stream:
-            while chunk := stream.read(CHUNK):
+            # expat knows few encodings
+            text = None if is_known else io.TextIOWrapper(stream, encoding)
+            while chunk := stream.read(CHUNK) if text is None else text.read(CHUNK).encode():
                 parser.Parse(chunk, False)
                 yield from events
                 events.clear()
@@ -65,6 +76,17 @@ def xml_events(path: Path) -> Iterator[Event]:
             f"{path}, line {error.lineno}: not well-formed XML "
             f"({expat.errors.messages[error.code]}). Export the file again."
         ) from error
+    except (LookupError, UnicodeError) as error:
+        fault = "is not in" if isinstance(error, UnicodeError) else "cannot be read, as nobody here knows"
+        raise BadInput(f"{path}: {fault} the encoding '{encoding}'. Convert the file to UTF-8.") from error
+    except UNREADABLE as error:
+        raise BadInput(f"{path}: cannot be read ({error}).") from error
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with open_input(path) as stream:
+            return stream.read(200)
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read ({error}).") from error
 
@@ -77,6 +99,9 @@ class TextOf:
     """Collects the text of one element, without the formatting codes of other programs inside it."""
 
     CODES = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
+    ALONE = frozenset({"ph", "it", "ut", "x"})
+    """Those that stand for something between two words, such as a line break."""
+    BETWEEN = re.compile(r"(?<=\w)\0+(?=\w)")
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -86,13 +111,16 @@ class TextOf:
         if event.kind == "text":
             if not self.inside:
                 self.parts.append(event.name)
-        elif event.name in self.CODES:
+            return
+        if event.name in self.ALONE and event.kind == "start" and not self.inside:
+            self.parts.append("\0")
+        if event.name in self.CODES:
             self.inside += 1 if event.kind == "start" else -1
 
     @property
     def text(self) -> str:
         """With white space collapsed: line breaks inside a segment are the file's layout."""
-        return " ".join("".join(self.parts).split())
+        return " ".join(self.BETWEEN.sub(" ", "".join(self.parts)).replace("\0", "").split())
 
 
 class Unit(NamedTuple):
@@ -113,10 +141,10 @@ def read_tmx(
     """The pairs of every unit, streamed. `source_lang` and `target_lang` choose among more than two languages;
     without both, every other language is paired with English (with the unit's first language where there is no
     English), source first. Pairs of one unit with several languages share a `group`. Units without the language
-    asked for are counted."""
+    asked for are counted, as are variants without text and in what is no language."""
     source_lang, target_lang = (tag and normalise_code(tag) for tag in (source_lang, target_lang))
     units = ((unit.line, unit) for unit in _tmx_units(path))
-    for unit, texts in bad.parsed(path, units, lambda unit: (unit, _tmx_texts(unit))):
+    for unit, texts in bad.parsed(path, units, lambda unit: (unit, _tmx_texts(unit, path, bad))):
         pairs = _pairs(texts, source_lang, target_lang)
         if not pairs:
             bad.passed_over(path, "units without a translation in the languages asked for")
@@ -144,13 +172,16 @@ def _tmx_units(path: Path) -> Iterator[Unit]:
             text.feed(event)
 
 
-def _tmx_texts(unit: Unit) -> dict[str, str]:
+def _tmx_texts(unit: Unit, path: Path, bad: BadRows) -> dict[str, str]:
     texts: dict[str, str] = {}
     for tag, text in unit.variants:
-        code = lang_of({"xml:lang": tag}, None, "xml:lang")
-        if not text:
-            raise BadRow(f"the segment in '{tag}' is empty")
-        texts.setdefault(code, text)  # of en-GB and en-US, the first
+        if not tag:
+            raise BadRow("a variant without xml:lang")
+        code = find_code(tag)
+        if text and code:
+            texts.setdefault(code, text)  # of en-GB and en-US, the first
+        else:
+            bad.passed_over(path, "empty variants not read" if code else f"variants in '{tag}', which is no language")
     if not texts:
         raise BadRow("a unit without a segment")
     return texts
@@ -171,41 +202,56 @@ def _pairs(texts: dict[str, str], source: str | None, target: str | None) -> lis
 UNITS = frozenset({"trans-unit", "segment"})  # 1.2, 2.0
 
 
+XLIFF = re.compile(r"<(?:[\w.-]+:)?xliff[\s>]")
+DRAFTS = frozenset("new needs-translation needs-adaptation needs-l10n initial".split())
+"""States of a target that nobody has finished; so are those that begin with `needs-review`."""
+
+
 def is_xliff(path: Path, start: str) -> bool:
-    return "<xliff" in start
+    return XLIFF.search(start) is not None
 
 
 def read_xliff(
     path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
 ) -> Iterator[ParallelPair]:
     """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
-    a translation are counted, suggestions (alt-trans) are not read."""
+    a translation are counted, as are those that are not to be translated, not approved, or that a state calls
+    unfinished; suggestions (alt-trans) are not read."""
     langs = {"source": source_lang, "target": target_lang}
 
-    def parse(unit: tuple[dict[str, str], dict[str, str]]) -> ParallelPair:
-        texts, tags = unit
-        source, target = (
-            lang_of({}, lang) if lang else lang_of({"language": tags.get(side)}, None, "language")
-            for side, lang in langs.items()
-        )
-        if not texts.get("source"):
+    def parse(unit: Segment) -> tuple[ParallelPair, bool]:
+        codes = []
+        for side, lang in langs.items():
+            if not (tag := lang or unit.tags.get(side)):
+                raise BadRow(f"nothing tells the {side} language. Give {side}_lang")
+            codes.append(lang_of({}, tag))
+        if not unit.texts.get("source"):
             raise BadRow("a unit without a source text")
-        return ParallelPair(texts["source"], texts.get("target", ""), source, target)
+        source, target = codes
+        return ParallelPair(unit.texts["source"], unit.texts.get("target", ""), source, target), unit.draft
 
-    units = ((line, (texts, tags)) for line, texts, tags in _xliff_units(path))
-    for pair in bad.parsed(path, units, parse):
-        if pair.target:
+    for pair, draft in bad.parsed(path, _xliff_units(path), parse):
+        if pair.target and not draft:
             yield pair
         else:
-            bad.passed_over(path, "untranslated units not read")
+            bad.passed_over(path, "unfinished units not read" if pair.target else "untranslated units not read")
 
 
-def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, str]]]:
+class Segment(NamedTuple):
+    """The texts of a unit by side, "source" and "target", their language tags, and whether it is unfinished."""
+
+    texts: dict[str, str]
+    tags: dict[str, str]
+    draft: bool
+
+
+def _xliff_units(path: Path) -> Iterator[tuple[int, Segment]]:
     document: dict[str, str] = {}
     tags: dict[str, str] = {}
+    own: dict[str, str] = {}
     texts: dict[str, str] = {}
     text: TextOf | None = None
-    suggestions, line = 0, 0
+    suggestions, line, draft = 0, 0, False
     for event in xml_events(path):
         if event.kind == "start" and event.name == "xliff":
             document = tags = _language_tags(event)
@@ -216,16 +262,26 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, dict[str, str], dict[str, st
         elif suggestions:
             continue
         elif event.kind == "start" and event.name in UNITS:
-            texts, line = {}, event.line
+            texts, own, line, draft = {}, {}, event.line, _is_draft(event)
         elif event.kind == "end" and event.name in UNITS:
-            yield line, texts, tags
+            yield line, Segment(texts, own | tags, draft)
         elif event.kind == "start" and event.name in ("source", "target"):
             text = TextOf()
+            draft = draft or _is_draft(event)
+            if tag := event.attributes.get("xml:lang"):
+                own[event.name] = tag
         elif event.kind == "end" and event.name in ("source", "target") and text:
             texts[event.name] = text.text
             text = None
         elif text:
             text.feed(event)
+
+
+def _is_draft(event: Event) -> bool:
+    """Whether a unit or its target says that it is not to be translated, not approved, or unfinished."""
+    state = event.attributes.get("state", "")
+    refused = "no" in (event.attributes.get("translate"), event.attributes.get("approved"))
+    return refused or state in DRAFTS or state.startswith("needs-review")
 
 
 def _language_tags(event: Event) -> dict[str, str]:
@@ -243,10 +299,11 @@ def read_po(
 ) -> Iterator[ParallelPair]:
     """One record a translated entry, `msgid` as the source (English unless given). The target language is the
     header's `Language`, else the file name (`fr.po`), unless given. Fuzzy, obsolete and untranslated entries are
-    counted. Of an entry with plurals the plural is paired with the last form, which is the general one."""
+    counted. Of an entry with plurals the plural is paired with the form for `MANY`, as the header's `Plural-Forms`
+    says, else with the last one."""
     content = "\n".join(line for _, line in read_lines(path)) + "\n"
     try:
-        catalogue = polib.pofile(content)
+        catalogue = polib.pofile(content.translate(HIDDEN))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
     source = normalise_code(source_lang or "en")
@@ -255,7 +312,27 @@ def read_po(
         raise BadInput(
             f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
         )
-    return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target)))
+    form = _form_of_many(catalogue.metadata.get("Plural-Forms", ""))
+    return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target), form))
+
+
+MANY = 1_000_015
+"""A number with the general form of the plural: it ends in nothing that has one of its own (1, 2, 3, 1,000,000)."""
+LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Characters at which polib cuts lines, and PO files do not."""
+HIDDEN = {ord(end): chr(0xF8F0 + place) for place, end in enumerate(LINE_ENDS)}
+SHOWN = {ord(hidden): chr(end) for end, hidden in HIDDEN.items()}
+
+
+def _form_of_many(rule: str) -> int | None:
+    """The number of the plural form for `MANY`, by a header's rule; None where that is none."""
+    probe = polib.POFile()
+    probe.metadata = {"Content-Type": "text/plain; charset=utf-8", "Plural-Forms": rule}
+    probe.append(polib.POEntry(msgid="1", msgid_plural="2", msgstr_plural={form: str(form) for form in range(9)}))
+    try:
+        return int(GNUTranslations(io.BytesIO(probe.to_binary())).ngettext("1", "2", MANY))
+    except (ValueError, LookupError, ArithmeticError, RecursionError):
+        return None
 
 
 def _entries(path: Path, catalogue: polib.POFile, bad: BadRows) -> Iterator[tuple[int, polib.POEntry]]:
@@ -270,13 +347,15 @@ def _entries(path: Path, catalogue: polib.POFile, bad: BadRows) -> Iterator[tupl
             yield entry.linenum, entry
 
 
-def _parser(source: str, target: str) -> Callable[[polib.POEntry], ParallelPair]:
+def _parser(source: str, target: str, form: int | None) -> Callable[[polib.POEntry], ParallelPair]:
     def parse(entry: polib.POEntry) -> ParallelPair:
         texts = (entry.msgid, entry.msgstr)
         if entry.msgid_plural:
-            texts = (entry.msgid_plural, entry.msgstr_plural[max(entry.msgstr_plural)])
+            forms = entry.msgstr_plural
+            texts = (entry.msgid_plural, forms[form if form in forms else max(forms)])
         if not all(text.strip() for text in texts):
             raise BadRow("an empty side")
-        return ParallelPair(texts[0], texts[1], source, target)
+        original, translation = (text.translate(SHOWN) for text in texts)
+        return ParallelPair(original, translation, source, target)
 
     return parse
