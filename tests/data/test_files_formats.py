@@ -254,6 +254,20 @@ def test_a_row_of_csv_with_a_stray_quote_is_one_bad_row(tmp_path: Path) -> None:
     assert "a.csv, line 2: ',' expected after '\"'" in "".join(report.bad_rows.examples())
 
 
+def test_numbers_of_a_table_with_gaps(tmp_path: Path) -> None:
+    table = pyarrow.table({"id": [1.0, 2.0, None], "text": ["a", "b", "c"], "year": [float("nan"), 2020.5, 1999.0]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    found = list(read_files(tmp_path / "a.parquet", lang="en", report=Report()))
+    assert [(one.id, one.metadata.get("year")) for one in found] == [
+        ("1", None),
+        ("2", "2020.5"),
+        ("a.parquet:3", "1999.0"),
+    ]
+    rows = '{"id": 1.0, "text": "a"}\n{"id": 1.5, "text": "b"}\n'
+    (one,) = read(tmp_path, "a.jsonl", rows, on_bad_row="skip")
+    assert one.id == "1"
+
+
 @pytest.mark.parametrize("chunk", ["sentences", "headings", "characters"])
 def test_two_headings_of_the_same_words_are_two(tmp_path: Path, chunk: str) -> None:
     for name, text in (("a.md", "# T\n## Note\none\n## Note\ntwo"), ("a.html", "<h2>Note</h2>one<h2>Note</h2>two")):

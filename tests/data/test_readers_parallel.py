@@ -49,8 +49,8 @@ def test_languages_of_a_recipe_are_those_of_the_records(tmp_path: Path) -> None:
     spec = DataSpec(path=str(PARALLEL / "corpus"), langs=["ara"], filter=False)
     assert len(list(read("parallel", spec))) == 2
     (tmp_path / "tr-ko.tsv").write_text("Merhaba dünya bugün\t안녕 세상 오늘\n", encoding="utf-8")
-    spec = DataSpec(path=str(tmp_path / "tr-ko.tsv"), langs=["tr-ko"], filter=False)
-    assert len(list(read("parallel", spec))) == 1
+    for langs in (["tr-ko"], ["ko-tr"], ["fi", "kor-tur"]):
+        assert len(list(read("parallel", DataSpec(path=str(tmp_path / "tr-ko.tsv"), langs=langs, filter=False)))) == 1
     with pytest.raises(ValueError, match="'klingon' is not a language code"):
         DataSpec(path="x", langs=["klingon"])
 
@@ -367,6 +367,9 @@ def test_a_po_file_is_no_plain_text(tmp_path: Path) -> None:
     (tmp_path / "fi.txt").write_text("Järvi on syvä.\n")  # plain text may stand beside it
     both = read_sentences([files[0], tmp_path / "fi.txt"], side="foreign")
     assert [*both] == [*finnish, Sentence("Järvi on syvä.", "fi")]
+    (tmp_path / "news.th").write_text("ทะเลสาบลึก\n")  # also called by its language
+    thai = read_sentences([files[0], tmp_path / "news.th"], side="foreign")
+    assert [*thai] == [*finnish, Sentence("ทะเลสาบลึก", "th")]
 
 
 @pytest.mark.parametrize("name", ["fi.po", "memory.tmx", "one.xlf", "ar-en.tsv", "plain.jsonl", "WikiMatrix.en-fi.tsv"])

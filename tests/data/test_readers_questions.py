@@ -199,3 +199,47 @@ def test_a_passage_may_be_a_title_alone(tmp_path: Path) -> None:
         list(read_questions(tmp_path / "q.jsonl"))
     (tmp_path / "q.jsonl").write_text('{"question": "Who?", "title": "Ada", "passage": ""}\n')
     assert [one.positives[0].title for one in read_questions(tmp_path / "q.jsonl")] == ["Ada"]
+
+
+def test_the_name_of_a_file_tells_the_language_of_its_questions(tmp_path: Path) -> None:
+    row = json.dumps(
+        {"query_id": "1", "query": "Missä?", "positive_passages": [{"docid": "1", "title": "", "text": "Täällä."}]}
+    )
+    for name, given, lang in (
+        ("train.fi.jsonl", None, "fi"),
+        ("train-fin.jsonl", None, "fi"),
+        ("train.fi.jsonl", "sv", "sv"),
+        ("train.jsonl", None, "en"),
+    ):
+        (tmp_path / name).write_text(row, encoding="utf-8")
+        assert [one.lang for one in read_questions(tmp_path / name, lang=given)] == [lang]
+
+
+HALVES = {
+    "dpr.json": [
+        {"question": "\ud800", "answers": [], "positive_ctxs": [{"title": "", "text": "a"}], "negative_ctxs": []}
+    ],
+    "squad.json": {
+        "data": [{"title": "", "paragraphs": [{"context": "a \udc00", "qas": [{"id": "1", "question": "b"}]}]}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_a_character_is_a_bad_row(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(json.dumps(HALVES[name]))
+    with pytest.raises(BadInput, match=r"line 1|paragraph"):
+        list(read_questions(tmp_path / name))
+    assert list(read_questions(tmp_path / name, on_bad_row="skip")) == []
+    if name == "squad.json":
+        with pytest.raises(BadInput, match="half a surrogate pair"):
+            load_collection(tmp_path / name)
+
+
+def test_questions_without_an_answer_are_counted_in_a_collection(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    qas = [{"id": "1", "question": "a"}, {"id": "2", "question": "b", "is_impossible": True}]
+    (tmp_path / "a.en.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": qas}]}]}))
+    assert [query.id for query in load_collection(tmp_path / "a.en.json").queries] == ["1"]
+    assert "1 questions without an answer not read" in capsys.readouterr().err

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.text.languages import (
     code_of_name,
     code_of_pair,
+    find_code,
     find_name,
     language,
     language_at_end,
@@ -112,6 +113,30 @@ def test_a_name_that_begins_with_a_code_is_no_language(name: str, code: str | No
 def test_pairs_are_called_by_both_languages() -> None:
     tags = ("tr-ko", "tur-kor", "ko-tr", "zh-CN", "ko", "ko-xx")
     assert [code_of_pair(tag) for tag in tags] == ["tr-ko", "tr-ko", "ko-tr", None, None, None]
+
+
+@pytest.mark.parametrize("tag", ["pt-br", "zh-tw", "es-ar"])
+def test_a_language_of_a_country_that_may_be_a_pair_is_asked_back(tag: str) -> None:
+    lang, other = tag.split("-")
+    with pytest.raises(BadInput, match=f"Write '{lang}' or '{other}-{lang}'"):
+        code_of_pair(tag)
+    assert code_of_pair(f"{other}-{lang}") == f"{other}-{lang}"
+    assert (code_of_pair(tag.upper()), normalise_code(tag)) == (None, lang)
+
+
+def test_every_code_of_iso_639_1_is_known() -> None:
+    codes = "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee"
+    codes += (
+        " el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is"
+    )
+    codes += " it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr"
+    codes += " ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg"
+    codes += " sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo"
+    codes += " wa wo xh yi yo za zh zu"
+    assert [code for code in codes.split() if find_code(code) is None] == []
+    aliases = [alias for entry in languages().values() for alias in (entry.code, *entry.aliases)]
+    assert len(aliases) == len(set(aliases))
+    assert list(languages()) == sorted(languages())
 
 
 def test_find_name() -> None:

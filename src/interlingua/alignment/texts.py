@@ -99,7 +99,7 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
         if _is_one_of(PARALLEL, file, start):
             yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
         elif _is_one_of(QUESTIONS, file, start):
-            for row in read_questions(file, lang=lang or "en", on_bad_row=on_bad_row):
+            for row in read_questions(file, lang=lang, on_bad_row=on_bad_row):
                 yield Sentence(row.question, row.lang)
                 yield from (Sentence(passage.text, passage.lang or row.lang) for passage in row.positives)
         else:

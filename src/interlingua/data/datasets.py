@@ -243,7 +243,7 @@ class DataSpec(Settings):
     @classmethod
     def _codes(cls, langs: list[str] | None) -> list[str] | None:
         """As records have them: "zh-CN" is "zh", "iw" is "he". The pairs of two other languages than English are called
-        by both, such as "ko-tr"."""
+        by both, such as "ko-tr", in either order."""
         return langs if langs is None else [code_of_pair(tag) or normalise_code(tag) for tag in langs]
 
     def paths(self) -> list[str]:
@@ -306,13 +306,19 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
     restriction = f" in {', '.join(spec.langs)}" if spec.langs else ""
     restriction += f" from {', '.join(spec.origins)}" if spec.origins else ""
     found = {field: Counter[str]() for field in chosen}
-    records = (r for r in records if all(getattr(r, field, "") in values for field, values in chosen.items()))
+    turned = {"-".join(reversed(lang.split("-"))): lang for lang in spec.langs or () if "-" in lang}
+
+    def value(record: Any, field: str) -> str:
+        text = getattr(record, field, "")
+        return turned.get(text, text) if field == "lang" and text not in chosen[field] else text
+
+    records = (r for r in records if all(value(r, field) in values for field, values in chosen.items()))
     if kind == "parallel" and spec.filter:  # now, as a pair that is wanted is no duplicate of one that is not
         records = filter_parallel(records, languages=spec.filter == "languages", report=report)
     for record in records:
         count += 1
         for field in chosen:
-            found[field][getattr(record, field, "")] += 1
+            found[field][value(record, field)] += 1
         yield record
     if kind == "parallel" and spec.filter:
         logger.info(f"data.{name}{restriction}: {report}")

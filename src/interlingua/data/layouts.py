@@ -273,7 +273,8 @@ def _named(path: Path, pattern: str) -> list[Path]:
 
 def _of_split(path: Path, pattern: str, split: str) -> Path:
     files = _named(path, pattern)
-    matches = [file for file in files if split in re.split(r"[.\-_]", file.name)]
+    part = re.compile(rf"(?:^|[.\-_]){re.escape(split)}(?:[.\-_]|$)")
+    matches = [file for file in files if part.search(file.name)]
     if len(matches) != 1:
         names = ", ".join(file.name for file in files) or "none"
         problem = "no" if not matches else "more than one"
@@ -297,11 +298,13 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
     passages: list[Passage] = []
     queries: dict[str, Query] = {}
     qrels: Qrels = {}
+    bad = BadRows(advice=WHOLE)
 
     def parse(paragraph: Paragraph) -> list[Passage]:
         paragraph_passages = _squad_passages(paragraph, lang)
         for number, row in enumerate(objects(paragraph.row, "qas")):
             if row.get("is_impossible"):
+                bad.passed_over(path, "questions without an answer not read")
                 continue
             query = Query(string(row, "id"), string(row, "question"), lang)
             if query.id in queries:
@@ -311,8 +314,9 @@ def load_squad(path: Path, split: str, lang: str) -> Collection:
         return paragraph_passages
 
     rows = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
-    for paragraph_passages in BadRows(advice=WHOLE).parsed(path, rows, parse):
+    for paragraph_passages in bad.parsed(path, rows, parse):
         passages += paragraph_passages
+    bad.report()
     return Collection(path.name.removesuffix(".gz").removesuffix(".json"), passages, list(queries.values()), qrels)
 
 

@@ -127,9 +127,24 @@ def code_of_name(name: str) -> str | None:
     return find_code(name) if re.fullmatch(tag, name) else None
 
 
+LOCALES = frozenset(
+    (
+        "ar-sa bs-ba de-ch de-lu el-cy en-ca es-ar es-bo es-co es-cr es-pa es-sv es-ve et-ee fr-ca fr-ch fr-lu ga-ie "
+        "hy-am it-ch ms-my nl-be fr-be pt-br sl-si sr-ba sv-se zh-sg zh-tw"
+    ).split()
+)
+"""Tags of a language in a country whose code is that of another language, too: pt-br, Portuguese and Breton."""
+
+
 def code_of_pair(tag: str) -> str | None:
     """The name of the pairs of two languages, neither of them English: "tr-ko", also for "tur-kor"; None for another
-    tag."""
+    tag. Raises BadInput for one that may mean a language in a country as well."""
+    if tag in LOCALES:
+        lang, other = tag.split("-")
+        raise BadInput(
+            f"'{tag}' may be the language '{lang}' of a country, or pairs of '{lang}' and '{other}'. "
+            f"Write '{lang}' or '{other}-{lang}'."
+        )
     codes = [find_code(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
     return "-".join(map(str, codes)) if len(codes) == 2 and all(codes) else None
 

@@ -135,7 +135,7 @@ def strings(cells: Mapping[str, Any], left_out: set[str]) -> dict[str, str]:
     for name, value in cells.items():
         if isinstance(value, (list, tuple, dict, bytes)):
             left_out.add(name)
-        elif value is not None and value != "":
+        elif value is not None and value != "" and value == value:  # NaN is a gap of a table
             metadata[name] = json.dumps(value) if isinstance(value, (bool, int, float)) else str(value)
     return metadata
 

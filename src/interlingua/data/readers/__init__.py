@@ -58,16 +58,18 @@ from interlingua.data.readers.source import (
     PairOptions,
     PathLike,
     RowOptions,
+    TwoFiles,
     expand,
     group,
     head,
+    plain_name,
     read_all,
     source_fingerprint,
 )
 from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import BadInput, suggestion
-from interlingua.text.languages import normalise_code
+from interlingua.text.languages import language_at_end, normalise_code
 
 __all__ = [
     "DOCUMENTS",
@@ -130,13 +132,20 @@ SIDES = ("source", "target", "foreign", "both")
 
 
 def read_questions(
-    path: PathLike, *, format: str | None = None, lang: str = "en", on_bad_row: str = "error", **options: Any
+    path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error", **options: Any
 ) -> Iterator[QuestionPassage]:
-    """Questions with their passages. `lang` is the language of rows that do not name theirs. Formats: `QUESTIONS`."""
+    """Questions with their passages. `lang` is the language of rows that do not name theirs; without it that of the
+    file's name (`xquad.ar.json`), else English. Formats: `QUESTIONS`."""
+    given = normalise_code(lang) if lang else None
     if encyclopedia.is_encyclopedia(path):
         _no_options(options)
-        return encyclopedia.questions(encyclopedia.split_of(path, "train"), normalise_code(lang))
-    return read_all(expand(path), QUESTIONS, format, on_bad_row, {"lang": normalise_code(lang), **options})
+        return encyclopedia.questions(encyclopedia.split_of(path, "train"), given or "en")
+
+    def options_of(file: Path | TwoFiles) -> dict[str, Any]:
+        name = plain_name(file) if isinstance(file, Path) else ""
+        return {"lang": given or language_at_end(Path(name).stem) or "en", **options}
+
+    return read_all(expand(path), QUESTIONS, format, on_bad_row, options_of)
 
 
 def read_parallel(
@@ -185,7 +194,7 @@ def read_sentences(
         if side not in SIDES:
             raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
         reader_options = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
-        files = group(path) if format is None else []
+        files = group(path, alone=True) if format is None else []
         plain_files = [file for file in files if isinstance(file, Path) and _is_plain_text(file, head(file))]
         if plain_files:
             sentences = read_all(plain_files, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})

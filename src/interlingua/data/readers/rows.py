@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import LONGEST_LINE
-from interlingua.text.languages import text_hash
+from interlingua.text.languages import is_unicode, text_hash
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +98,9 @@ def delimited(lines: Iterable[str], delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
+HALF = "half a surrogate pair (\\ud800 to \\udfff alone), which is no text"
+
+
 def json_object(line: str) -> dict[str, Any]:
     """The JSON object on a line, or BadRow."""
     import json
@@ -110,25 +113,28 @@ def json_object(line: str) -> dict[str, Any]:
         try:
             json.dumps(row, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
-            raise BadRow("half a surrogate pair (\\ud800 to \\udfff alone), which is no text") from error
+            raise BadRow(HALF) from error
     if not isinstance(row, dict):
         raise BadRow(f"a JSON object is needed, this is {type(row).__name__}")
     return row
 
 
 def string(row: dict[str, Any], key: str, default: str | None = None) -> str:
-    """The text under `key`. Without a `default` it must be there and not be blank. Numbers count as text (ids)."""
+    """The text under `key`. Without a `default` it must be there and not be blank. Whole numbers count as text (ids),
+    also 1.0, which a table with gaps makes of 1; NaN is such a gap."""
     value = row.get(key)
-    if value is None:
+    if value is None or value != value:
         value = default
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer()):
+        value = str(int(value))
     if value is None:
         raise BadRow(f"no '{key}' (there is: {', '.join(map(str, row)) or 'nothing'})")
     if not isinstance(value, str):
         raise BadRow(f"'{key}' must be text, it is {type(value).__name__}")
     if default is None and not value.strip():
         raise BadRow(f"'{key}' is empty")
+    if not is_unicode(value):
+        raise BadRow(HALF)
     return value
 
 

@@ -192,10 +192,11 @@ def language_suffix(path: Path) -> str | None:
     return find_code(suffix[1:]) if suffix else None
 
 
-def group(paths: PathLike | Iterable[PathLike]) -> list[Path | TwoFiles]:
+def group(paths: PathLike | Iterable[PathLike], *, alone: bool = False) -> list[Path | TwoFiles]:
     """The files of a path with Moses files put together two by two: the one that is not English with the English one
     (of two that are not English, in the order of their names). A path may be their common beginning: "corpus" for
-    corpus.ar and corpus.en. Raises BadInput for a file without a partner and for partners that cannot be told.
+    corpus.ar and corpus.en. Raises BadInput for a file without a partner, unless one may be `alone`, and for partners
+    that cannot be told.
     """
     files = [file for one in ([paths] if isinstance(paths, (str, Path)) else paths) for file in files_of(one)]
     stems: dict[Path, list[Path]] = defaultdict(list)
@@ -207,7 +208,7 @@ def group(paths: PathLike | Iterable[PathLike]) -> list[Path | TwoFiles]:
         if not language_suffix(file):
             units.append(file)
         elif (sides := stems.pop(_stem(file), None)) is not None:
-            units += _couples(sides)
+            units += _couples(sides, alone)
     return units
 
 
@@ -235,13 +236,15 @@ def _stem(file: Path) -> Path:
     return file.parent / Path(plain_name(file)).stem
 
 
-def _couples(sides: list[Path]) -> list[Path | TwoFiles]:
+def _couples(sides: list[Path], alone: bool) -> list[Path | TwoFiles]:
     if len(sides) == 1:
         others = sorted(
             file
             for file in sides[0].parent.iterdir()
             if _stem(file) == _stem(sides[0]) and language_suffix(file) and file != sides[0]
         )
+        if not others and alone:
+            return [*sides]
         if len(others) != 1:
             names = ", ".join(file.name for file in others) or "none"
             raise BadInput(
@@ -333,17 +336,18 @@ def read_all(
     formats: Sequence[Format[Record]],
     name: str | None,
     policy: str,
-    options: dict[str, Any],
+    options: dict[str, Any] | Callable[[Path | TwoFiles], dict[str, Any]],
 ) -> Iterator[Record]:
-    """The records of every unit in order. Formats, options and empty files are checked at once, rows when they are
-    read. What was left out is said at the end, also when the reader is closed early."""
+    """The records of every unit in order; `options` are those of all, or give those of each. Formats, options and empty
+    files are checked at once, rows when they are read. What was left out is said at the end, also when the reader is
+    closed early."""
     bad = BadRows(policy)
     chosen = []
     for unit in units:
         for file in unit if isinstance(unit, tuple) else (unit,):
             head(file)
         reader = recognise(unit, formats, name)
-        chosen.append((unit, reader, reader.checked(options)))
+        chosen.append((unit, reader, reader.checked(options(unit) if callable(options) else options)))
 
     def records() -> Iterator[Record]:
         try:
