@@ -94,7 +94,9 @@ def test_messages_go_to_the_standard_error_of_the_moment_and_once(monkeypatch):
         monkeypatch.setattr(sys, "stderr", second)
         logger.info("not shown")
         logger.warning("two\nlines")
-    assert (first.getvalue(), second.getvalue()) == ("100% 'as it is'\n", "two\nlines\n")
+        logger.warning("\x1b[31mred\x1b[0m\r.txt\x9b")
+    assert first.getvalue() == "100% 'as it is'\n"
+    assert second.getvalue() == "two\nlines\n\\x1b[31mred\\x1b[0m\\x0d.txt\\x9b\n"
 
 
 class Terminal(io.StringIO):

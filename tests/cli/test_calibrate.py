@@ -75,6 +75,11 @@ def test_a_calibrated_model_is_written_and_used(made, sentences, capsys):
     np.testing.assert_allclose(mapped.var(axis=0), 1, atol=1e-3)
 
 
+def test_one_language_alone_is_brought_to_nothing(made, capsys):
+    ok("calibrate", made / "model", "--on", made / "en.txt", "--out", made / "out")
+    assert "--on has text in 'en' alone: no other language is brought to it" in capsys.readouterr().err
+
+
 def test_steps_role_and_pivot_are_chosen(made, capsys):
     ok(
         "calibrate",

@@ -52,6 +52,11 @@ def test_differences_that_do_not_vary(test, constant):
     x = np.random.default_rng(0).random(30)
     assert paired_p(x + 0.1, x, test) == pytest.approx(constant, rel=1e-3)
     assert paired_p(np.array([1.0]), np.array([0.0]), test) == 1.0
+    first, second = (
+        Run.from_scores({q: {"d1": 2.0 - rank, "d2": 1.0} for q in ("q1", "q2", "q3")}) for rank in (0, 1.5)
+    )
+    qrels = {q: {"d1": 1} for q in ("q1", "q2", "q3")}
+    assert ("use the permutation test" in str(compare(first, second, qrels, "RR@10", test))) == (test == "t")
 
 
 def test_a_family_is_corrected_together():

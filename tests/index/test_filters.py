@@ -124,6 +124,16 @@ def test_a_range_compares_numbers_with_numbers_and_dates_as_text(sign, bound, ex
     assert not fits(condition, {"other": "2020"})
 
 
+def test_a_range_of_very_large_numbers_and_of_dates_with_very_many_digits():
+    large = parsed({"year": {"lt": 10**80}})
+    assert large.holds(Values(["1" + "0" * 79, "1" + "0" * 81])).tolist() == [True, False]
+    with pytest.raises(BadInput, match="a range is of numbers or of ISO dates"):
+        parsed({"year": {"lt": 10**5_000}})
+    values = Values(["2024-05-31T10:00:00." + "0" * 10_000, "2024-05-31T10:00:00.000000001"])
+    assert parsed({"year": {"gt": "2024"}}).holds(values).tolist() == [False, True]
+    assert values.dates.nbytes < 1_000
+
+
 class OneVector:
     similarity = "cosine"
 

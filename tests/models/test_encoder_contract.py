@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from interlingua.alignment import Calibration
-from interlingua.errors import InterlinguaError
+from interlingua.errors import BadInput, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import TokenVectors
 from interlingua.models.folder import check, fingerprint
@@ -125,6 +125,13 @@ def test_texts_become_vectors_in_their_order(made, sentences, kind, role):
     near = ROUNDING.get(kind, 1e-5)
     np.testing.assert_allclose(backwards[::-1], found, atol=near, rtol=0)
     np.testing.assert_allclose(alone[0], found[1], atol=near, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "example"])
+def test_what_is_no_list_of_texts_is_refused(made, kind):
+    for given in ({"text": "a"}, {"a", "b"}, b"a"):
+        with pytest.raises(BadInput, match=f"{type(given).__name__} given to encode: give a text, or a list of texts"):
+            made(kind).encode_query(given, lang=None)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "example"])

@@ -175,6 +175,7 @@ def test_a_passage_prompt_of_other_makers_is_the_documents(tiny_encoder, sentenc
             "activation 'os.system' is not one of the known",
         ),
         ("config_sentence_transformers.json", {"similarity_fn_name": "manhattan"}, "'manhattan' is not supported"),
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim is not supported here"),
         ("interlingua.json", {"template": "{title.__class__} {text}"}, "title template"),
     ],
 )

@@ -54,9 +54,19 @@ def test_overrides_and_data_folder(recipe):
     assert read.objectives["retrieval"] == {"temperature": 0.1}
 
 
+def test_values_of_overrides_are_read_as_people_mean_them(recipe):
+    read = read_recipe(recipe, ["seed=010", "training.steps=1_000", "model.prompts.query=query: "], "/d")
+    assert (read.seed, read.training.steps, read.model.prompts) == (10, 1_000, {"query": "query: "})
+    assert read_recipe(recipe, ["seed=0x10"], "/d").seed == 16
+
+
 @pytest.mark.parametrize(
     ("override", "says"),
     [
+        ("training.steps=1:30", "'training.steps': input should be a valid integer"),
+        ("training.steps=0b11", "'training.steps': input should be a valid integer"),
+        ("validation={questions: {path: q.jsonl}, limit: 1}", "'validation.limit': input should be greater than 1"),
+        ("optimizer.lr=1e38", "'optimizer.lr': input should be less than or equal to"),
         ("trainig.steps=3", "unknown key 'trainig'. Did you mean 'training'"),
         ("training.step=3", "unknown key 'training.step'. Did you mean 'steps'"),
         ("data.questions.bach=3", "unknown key 'data.questions.bach'. Did you mean 'batch'"),

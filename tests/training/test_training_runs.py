@@ -410,6 +410,10 @@ def test_what_is_saved_loads_and_searches(tmp_path):
             ["objectives.retrieval.weight=0", "objectives.semantic.weight=0"],
             "repels nothing and collapses alone.*with a weight above 0",
         ),
+        (
+            [f"objectives.{name}.weight=0" for name in ("retrieval", "semantic", "language")],
+            "every objective has the weight 0",
+        ),
         (["model.dense=false"], r"model\.dense: a new model has no Dense layers"),
         (["model.backbone.static.token_dropout=0.5"], r"a recipe says it as model\.token_dropout"),
         (

@@ -162,6 +162,8 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
         if lang not in texts:
             raise BadInput(f"--on has no text in '{lang}' (it has: {', '.join(texts) or 'none'}).")
     check_pivot(pivot, len(texts[pivot]))  # before hours of encoding
+    if len(texts) == 1:
+        logger.warning(f"--on has text in '{pivot}' alone: no other language is brought to it.")
     pairs = translations(arguments.pairs, pivot, arguments.limit, on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
         logger.warning(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")

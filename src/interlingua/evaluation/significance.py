@@ -39,6 +39,8 @@ class Comparison:
     def __str__(self) -> str:
         corrected = f", {self.correction} {self.p_corrected:.3g}" if self.correction else ""
         verdict = "significant" if self.significant else "not significant"
+        if self.test == "t" and self.p == 1.0 and abs(self.difference) > 1e-12 and self.n > 1:
+            verdict = "not decidable, as all differences are the same; use the permutation test"
         return (
             f"{self.name}: {self.measure} {self.mean_a:.4f} vs {self.mean_b:.4f}, "
             f"difference {self.difference:+.4f} over {self.n:,} queries, "
@@ -104,8 +106,8 @@ def compare_all(
 
 
 def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *, seed: int = 0) -> float:
-    """Two-tailed p-value of paired values [queries]. Student's t is not defined for differences that do not vary: where
-    all are the same, and not 0, the p-value is that of all their permutations, 2^(1 − queries)."""
+    """Two-tailed p-value of paired values [queries]. The t-test says nothing of differences that do not vary, and gives
+    1; the permutation test flips their signs as it does with others."""
     if test not in ("t", "permutation"):
         raise BadInput(f"unknown test '{test}'.{suggestion(test, ['t', 'permutation'])}")
     differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
@@ -114,7 +116,7 @@ def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *,
         return 1.0
     if test == "t":
         if np.ptp(differences) <= 1e-12:  # subtraction leaves noise where the differences are equal
-            return 1.0 if abs(differences[0]) <= 1e-12 else 2.0 ** (1 - n)
+            return 1.0
         from scipy.stats import t  # type: ignore[import-untyped]
 
         statistic = differences.mean() / (differences.std(ddof=1) / np.sqrt(n))

@@ -29,7 +29,7 @@ from interlingua.models.folder import MaxLength, check, check_pooling, model_fol
 from interlingua.models.inference.precision import chosen
 from interlingua.models.language_maps import Langs, LanguageMaps, file_name
 from interlingua.models.layout import Dense, Normalize, Parts, read_parts, write_parts, write_root
-from interlingua.models.protocols import EncodesByRole, Vectors, check_dimensions
+from interlingua.models.protocols import EncodesByRole, Vectors, as_texts, check_dimensions
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.static.encoder import StaticSide
 from interlingua.models.subwords import Text
@@ -360,8 +360,7 @@ class Encoder(nn.Module, EncodesByRole):
         """
         if device is not None:
             self.to(default_device(device))
-        single = isinstance(sentences, str)
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        texts, single = as_texts(sentences)
         prefix = self.settings.prompt(role, prompt_name, prompt)
         autocast = precision(self.device, self.dtype)  # also of a static one: a dtype that the device lacks is an error
         on_device = convert_to_tensor or not convert_to_numpy

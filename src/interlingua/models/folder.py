@@ -417,13 +417,13 @@ def read_settings(folder: Path) -> Settings:
     """Prompts and similarity (sentence-transformers' file) and the title template (ours)."""
     where = folder / "config_sentence_transformers.json"
     config = read_object(where, prompts=dict, default_prompt_name=str, similarity_fn_name=str)
+    if config.get("truncate_dim") is not None:
+        raise BadInput(f"{where}: truncate_dim is not supported here. Delete it, and give it to `encode` instead.")
     prompts = {name: text for name, text in (config.get("prompts") or {}).items() if text is not None}
     if bad := [name for name, text in prompts.items() if not isinstance(text, str)]:
         raise BadInput(f"{where}: the prompt '{bad[0]}' is {json_kind(prompts[bad[0]])}; text is expected.")
-    for alias in ("passage", "corpus"):
-        if alias in prompts and "document" not in prompts:
-            prompts["document"] = prompts[alias]
-    # that of a late-interaction model compares tokens, and is looked at where such models are read
+    if "document" not in prompts and (aliases := [name for name in ("passage", "corpus") if name in prompts]):
+        prompts["document"] = prompts[aliases[0]]
     similarity = None if config.get("model_type") == LATE_INTERACTION else config.get("similarity_fn_name")
     settings = Settings(
         prompts=prompts,

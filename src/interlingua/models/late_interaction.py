@@ -48,7 +48,7 @@ from interlingua.models.layout import (
     write_root,
     write_transformer,
 )
-from interlingua.models.protocols import MultiVectorEncoder
+from interlingua.models.protocols import MultiVectorEncoder, as_texts
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text, punctuation
 
@@ -435,7 +435,7 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
         `batch_size` counts texts; without it batches hold a budget of tokens. All vectors are held in memory: give a
         large collection in pieces. Raises BadInput when a vector is not finite.
         """
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
+        texts, _ = as_texts(sentences)
         place = self.device if convert_to_tensor else torch.device("cpu")
 
         def embed(ids: list[list[int]]) -> TokenVectors:

@@ -95,8 +95,8 @@ def read_parts(folder: Path, modules: list[Module], settings: Settings, precisio
     kinds = [kind for kind, _ in modules]
     if "MultiVectorMask" in kinds:
         raise BadInput(
-            f"{folder}: holds a late-interaction model, which gives several vectors a text. Load it "
-            "with LateInteractionEncoder.load."
+            f"{folder}: holds a late-interaction model, which gives several vectors a text; a model that gives one is "
+            "needed here. In Python LateInteractionEncoder.load loads it."
         )
     if not re.fullmatch(r"(Transformer Pooling|StaticEmbedding)( Dense| Normalize)*", " ".join(kinds)):
         raise BadInput(

@@ -17,7 +17,7 @@ of both:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
     from interlingua.models.subwords import Text
 
 Vectors = NDArray[np.float32]
+
+
+def as_texts(sentences: Any) -> tuple[list[Any], bool]:
+    """The texts of a call of `encode`, and whether it was a single one. Raises BadInput for a set, which has no order,
+    and for what is no list of texts."""
+    if isinstance(sentences, str):
+        return [sentences], True
+    if sentences is None or isinstance(sentences, (bytes, Mapping, Set)):
+        raise BadInput(f"{type(sentences).__name__} given to encode: give a text, or a list of texts.")
+    return list(sentences), False
 
 
 def check_dimensions(count: int) -> int:

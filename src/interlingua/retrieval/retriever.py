@@ -109,9 +109,10 @@ class Retriever(Scorer, Protocol):
     """Searches its passages, and scores some of them: `BM25`, `DenseRetriever`, `LateInteractionRetriever`,
     `MaxP`, `OnDemand`, or one of your own (`examples/own_retriever.py`).
 
-    A passage has one score for a query, whether it is searched for or a candidate. Passages are encoded or read when
-    they are first needed. `RetrieverPool.retriever` gives that of a stage of a pipeline. Pipelines that fuse or rerank,
-    run files and an `Index` keep the promise of `search` alone: their scores belong to one list.
+    A passage has one score for a query, whether it is searched for or a candidate, but for the last bit of float32: how
+    a matrix product is rounded depends on what else is in it. Passages are encoded or read when they are first needed.
+    `RetrieverPool.retriever` gives that of a stage of a pipeline. Pipelines that fuse or rerank, run files and an
+    `Index` keep the promise of `search` alone: their scores belong to one list.
     """
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from interlingua.text.languages import find_code
 
-TIGHT = "。！？｡．।॥؟۔։።፧፨፡။។៕"
+TIGHT = "。！？｡．।॥؟۔։።፧፨፡။។៕།༎᱾꯫"
 """Marks that end a sentence also where no space follows (፡ only when doubled)."""
 QUESTION_MARKS = {"el": ";\u037e"}
 OPENERS = "\"'“”‘’„‚«»‹›¿¡([{「『（〔—–-"

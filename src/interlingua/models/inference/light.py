@@ -32,7 +32,7 @@ from interlingua.models.folder import (
 from interlingua.models.inference.kept import Kept
 from interlingua.models.inference.layers import Layers
 from interlingua.models.inference.machine import has_no_gpu
-from interlingua.models.protocols import EncodesByRole
+from interlingua.models.protocols import EncodesByRole, as_texts
 from interlingua.models.static.encoder import TINY, encode_side, mapped
 from interlingua.models.subwords import Text
 
@@ -134,7 +134,7 @@ class LightEncoder(EncodesByRole):
             return True
         if self.whole.value is not None:
             return False
-        texts = [sentences] if isinstance(sentences, str) else sentences
+        texts, _ = as_texts(sentences)
         size = sum(len(part) for text in texts for part in ([text] if isinstance(text, str) else text))
         with self._counting:
             self._read += size

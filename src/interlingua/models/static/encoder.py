@@ -30,7 +30,7 @@ from interlingua.models.folder import (
     stored_role,
     subfolder,
 )
-from interlingua.models.protocols import AnyEncoder, Encoder, check_dimensions
+from interlingua.models.protocols import AnyEncoder, Encoder, as_texts, check_dimensions
 from interlingua.models.subwords import Subwords, Text
 
 Floats = NDArray[np.float32]
@@ -259,7 +259,7 @@ def encode_side(
     show_progress_bar: bool | None = None,
 ) -> Floats:
     """As `StaticEncoder.encode_query`, by the `settings`, `dim`, `tokenize` and `vectors` of `side`."""
-    texts = [sentences] if isinstance(sentences, str) else list(sentences)
+    texts, single = as_texts(sentences)
     prompt = side.settings.prompt(role, prompt_name, prompt)
     vectors: Floats = np.zeros((len(texts), side.dim), dtype=np.float32)
     for start in range(0, len(texts), WINDOW):
@@ -271,7 +271,7 @@ def encode_side(
     vectors = vectors if truncate_dim is None else vectors[:, : check_dimensions(truncate_dim)]
     if normalize_embeddings:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TINY)
-    return vectors[0] if isinstance(sentences, str) else vectors
+    return vectors[0] if single else vectors
 
 
 def mapped(file: Path, *, wide: bool = True) -> dict[str, NDArray[Any]]:
