@@ -393,6 +393,12 @@ def test_the_command_line_and_the_guide_have_the_defaults_of_the_settings() -> N
             assert re.search(rf"^\| `--{name.replace('_', '-')} \w+` \| {default:g} \|", guide, re.MULTILINE)
 
 
+def test_a_length_is_told_in_characters(serving: Serving) -> None:
+    with serving() as client:
+        answer = client.post("/search", json={**SEARCH, "query": "x" * (schemas.MAX_QUERY + 1)})
+        assert answer.json()["error"]["message"] == "query: string should have at most 10000 characters."
+
+
 def test_an_index_that_is_gone_is_no_fault_of_the_request(tiny_static: Callable[..., Any], tmp_path: Path) -> None:
     from interlingua.data.records import Passage
     from interlingua.index import Index

@@ -165,12 +165,14 @@ def _filter(value: Any) -> Filter | None:
         raise PydanticCustomError("filter", "{reason}", {"reason": str(error)}) from None
 
 
-String = Annotated[str, AfterValidator(_encodable)]
-Code = Annotated[String, Field(min_length=1, max_length=35)]
-Question = Annotated[String, Field(min_length=1, max_length=LONGEST), AfterValidator(_filled), AfterValidator(_short)]
-Body = Annotated[String, Field(min_length=1, max_length=MAX_TEXT), AfterValidator(_filled)]
-Label = Annotated[String, Field(min_length=1, max_length=MAX_ID)]
-Metadata = Annotated[dict[Label, Annotated[String, Field(max_length=MAX_QUERY)]], Field(max_length=64)]
+WHOLE = AfterValidator(_encodable)
+FILLED = AfterValidator(_filled)
+# lengths first: behind a validator pydantic tells of "items"
+Code = Annotated[str, Field(min_length=1, max_length=35), WHOLE]
+Question = Annotated[str, Field(min_length=1, max_length=LONGEST), WHOLE, FILLED, AfterValidator(_short)]
+Body = Annotated[str, Field(min_length=1, max_length=MAX_TEXT), WHOLE, FILLED]
+Label = Annotated[str, Field(min_length=1, max_length=MAX_ID), WHOLE]
+Metadata = Annotated[dict[Label, Annotated[str, Field(max_length=MAX_QUERY), WHOLE]], Field(max_length=64)]
 Where = Annotated[
     Filter | None, PlainValidator(_filter), WithJsonSchema({"type": "object", "additionalProperties": {}})
 ]
@@ -306,7 +308,7 @@ class EmbeddingsRequest(Theirs):
             json_schema_input_type=Body | Annotated[list[Body], Field(min_length=1, max_length=MAX_INPUTS)],
         ),
     ]
-    model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
+    model: Annotated[str, Field(max_length=MAX_ID), WHOLE] | None = Field(
         None, description="this server's model or nothing; it is compared, never loaded"
     )
     dimensions: int | None = Field(
@@ -355,7 +357,7 @@ class RerankRequest(Theirs):
     documents: Annotated[list[AnyDocument], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
     return_documents: bool = False
-    model: Annotated[String, Field(max_length=MAX_ID)] | None = Field(
+    model: Annotated[str, Field(max_length=MAX_ID), WHOLE] | None = Field(
         None, description="this server's model or nothing; it is compared, never loaded"
     )
 
@@ -406,8 +408,8 @@ class ModelsAnswer(Theirs):
 class PassageBody(Ours):
     id: Label
     text: Body
-    title: Annotated[String, Field(max_length=MAX_QUERY)] = ""
-    lang: Annotated[String, Field(max_length=35)] = Field("", description="recognised where it is not given")
+    title: Annotated[str, Field(max_length=MAX_QUERY), WHOLE] = ""
+    lang: Annotated[str, Field(max_length=35), WHOLE] = Field("", description="recognised where it is not given")
     metadata: Metadata = Field(default_factory=dict)
 
 

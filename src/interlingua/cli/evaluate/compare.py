@@ -51,7 +51,7 @@ def add(verbs: Any, common: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
-    from interlingua.evaluation.measures import evaluate, unanswered
+    from interlingua.evaluation.measures import unanswered
     from interlingua.evaluation.significance import compare_all
     from interlingua.retrieval.run import Run
 
@@ -70,11 +70,12 @@ def run(arguments: argparse.Namespace) -> None:
             if (message := unanswered(file, one, qrels, name)) is not None:
                 lacking.append(message)
         family["A vs B" if len(pairs) == 1 else f"{number}. {name}"] = (*runs.values(), qrels)
-    for (file_a, file_b, _, qrels), (a, b, _) in zip(pairs, family.values(), strict=True):
-        for file, one in ((file_a, a), (file_b, b)):
-            print(f"{file}: {arguments.measure} {evaluate(one, qrels, [arguments.measure])[arguments.measure]:.4f}")
     correction = None if len(pairs) == 1 or arguments.correction == "none" else arguments.correction
-    for comparison in compare_all(family, arguments.measure, arguments.test, correction, alpha=arguments.alpha):
+    comparisons = compare_all(family, arguments.measure, arguments.test, correction, alpha=arguments.alpha)
+    for (file_a, file_b, _, _), found in zip(pairs, comparisons, strict=True):
+        for file, mean in ((file_a, found.mean_a), (file_b, found.mean_b)):
+            print(f"{file}: {arguments.measure} {mean:.4f}")
+    for comparison in comparisons:
         print(comparison)
     if lacking:
         raise BadInput(f"the comparison is printed, and is not complete: {'; '.join(dict.fromkeys(lacking))}")

@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Delete by ids, or by sources and metadata."""
     if not (arguments.ids or arguments.source or arguments.filter):
         raise BadInput("say what to delete: ids, --source or --filter. See `interlingua delete --help`.")
+    if arguments.ids and (arguments.source or arguments.filter):
+        raise BadInput("give ids, or --source and --filter: not both at once.")
     where = filter_of(arguments)
     index = opened(arguments, durability=arguments.durability)
     if unknown := sorted(set(arguments.ids) - index.found(arguments.ids).keys()):

@@ -17,7 +17,6 @@ from interlingua.files import existing
 from interlingua.text.languages import normalise_code
 
 Gold = frozenset[tuple[str, str]]
-SPLITS = ("training", "sample", "test")
 WHOLE = "Mend the file or fetch it again: a test set is read whole or not at all."
 
 
