@@ -151,7 +151,8 @@ class Searches:
                 return [Answer([], [], {key: {} for key in self.facets}) for _ in items]
         budget = Budget(self.seconds)
         rankings = self.found(items, budget)
-        facets = self.counts()
+        with budget.stage("counting", *items):
+            facets = self.counts()
         pairs = zip(items, rankings, strict=True)
         return [answered([(self, hit) for hit in hits], question, budget, facets) for question, hits in pairs]
 
