@@ -110,6 +110,12 @@ def test_a_name_that_begins_with_a_code_is_no_language(name: str, code: str | No
     assert code_of_name(name) == code
 
 
+def test_words_in_names_of_files_are_no_languages() -> None:
+    for name in ("new", "min", "to", "bar"):
+        assert (code_of_name(name), language_at_end(f"data_{name}")) == (None, None)
+        assert normalise_code(name) == name
+
+
 def test_pairs_are_called_by_both_languages() -> None:
     tags = ("tr-ko", "tur-kor", "ko-tr", "zh-CN", "ko", "ko-xx")
     assert [code_of_pair(tag) for tag in tags] == ["tr-ko", "tr-ko", "ko-tr", None, None, None]

@@ -121,10 +121,19 @@ def find_name(name: str) -> str | None:
     return _names().get(name.strip().casefold())
 
 
+WORDS = frozenset("an ban bar bug cr cu din fon fur lad mag mai mdf min new sat sh to ts".split())
+"""Codes that are words or suffixes in names of files (new.jsonl, sign.min.js, get.sh): there they mean no language."""
+
+
+def code_in_name(part: str) -> str | None:
+    """`find_code` of a part of a file's name."""
+    return None if part.lower() in WORDS else find_code(part)
+
+
 def code_of_name(name: str) -> str | None:
     """The code of a name that is nothing but a language tag: "ar", "pt_BR", "zh-Hant"; None for "my_texts"."""
     tag = r"[A-Za-z]{2,3}(?:[-_][A-Z][a-z]{3})?(?:[-_](?:[A-Z]{2}|\d{3}))?(?:@[a-z]+)?"
-    return find_code(name) if re.fullmatch(tag, name) else None
+    return code_in_name(name) if re.fullmatch(tag, name) else None
 
 
 LOCALES = frozenset(
@@ -152,7 +161,7 @@ def code_of_pair(tag: str) -> str | None:
 def language_at_end(name: str) -> str | None:
     """The code of the language that a name ends in: "xquad_ar", "drcd_dev_zhtw", "mrtydi-v1.1-arabic"; else None."""
     last = re.split(r"[-_.]", name)[-1]
-    return find_code(last) or find_name(last)
+    return code_in_name(last) or find_name(last)
 
 
 MARKS = 31

@@ -48,6 +48,8 @@ NOT_DISPLAYED = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hi
 APART = BREAKS | {"br", "td", "th", *(f"h{level}" for level in range(1, 7))}
 """Tags between words."""
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
+HOLDING = SEALED | BREAKS | TABLE | HEADINGS.keys()
+"""Elements that say what ends within them."""
 SPACE = re.compile(r"[ \t\r\n\f]+")
 PART = 1 << 18
 LONGEST_TAG = 1 << 23
@@ -152,8 +154,10 @@ class _Page(HTMLParser):
     def _ends_around(self, tag: str) -> bool:
         """Whether an element that holds the one that is not shown ends, and with it all that nobody closed in it, by
         HTML's rules for end tags."""
-        inside = self.open.keys() & set(self.unseen)
-        if inside & SEALED or not (self.around[tag] or self.unseen[0] in ENDED_BY):
+        if not (self.around[tag] or self.unseen[0] in ENDED_BY):
+            return False
+        inside = {name for name in HOLDING if self.open[name]}
+        if inside & SEALED:
             return False
         if tag in TABLE:
             return True

@@ -22,7 +22,7 @@ from interlingua.data.readers.rows import BadRows
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import UNREADABLE, UTF16, check_packing, existing, is_input, open_input, read_lines
 from interlingua.settings import Settings
-from interlingua.text.languages import find_code, normalise_code
+from interlingua.text.languages import code_in_name, find_code, normalise_code
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -
 def language_suffix(path: Path) -> str | None:
     """The language that a Moses file name ends in: "corpus.ar.gz" → "ar", "tatoeba.ara-eng.ara" → "ar", else None."""
     suffix = Path(plain_name(path)).suffix
-    return find_code(suffix[1:]) if suffix else None
+    return code_in_name(suffix[1:]) if suffix else None
 
 
 def group(paths: PathLike | Iterable[PathLike], *, alone: bool = False) -> list[Path | TwoFiles]:
