@@ -190,6 +190,7 @@ def test_code_of_markdown_in_a_line_that_is_read_in_parts(tmp_path: Path, monkey
         (r"[c](<d e>) [f](g\_h) [i](<j> 'k')", "c f i"),
         ("matrix[0][1], claims [1][2]", None),
         ("[a][B c] and [b  C][]\n\n[b c]: d", "a and b  C"),
+        ("[`A`][], [x][`a`] and [my\\_f][]\n\n[`a`]: d\n[my\\_f]: e", "A, x and my_f"),
     ],
 )
 def test_marks_of_markdown_are_those_of_commonmark(tmp_path: Path, text: str, shown: str | None) -> None:
@@ -200,9 +201,11 @@ def test_marks_of_markdown_are_those_of_commonmark(tmp_path: Path, text: str, sh
     assert " ".join(rendered.split()) == " ".join((shown or text).split())
 
 
-def test_bold_text_ends_before_a_letter_of_east_asia(tmp_path: Path) -> None:
+def test_bold_text_of_east_asia_and_definitions_anywhere(tmp_path: Path) -> None:
     text = "**テスト。**です, **강조(bold)**를"  # not by CommonMark, but as people write it
     assert read(tmp_path, "a.md", text)[0].text == "テスト。です, 강조(bold)를"
+    definitions = "[a][b], [c][d]\n\n[b]:\n  https://x.y\n\n> [d]: e"
+    assert read(tmp_path, "a.md", definitions)[0].text.startswith("a, c\n\n")
     picture = "![x][b c]\n\n[B  c]: d.png"
     assert read(tmp_path, "a.md", picture)[0].text == "x"
 
@@ -240,6 +243,7 @@ def test_lines_that_underline_nothing_do_not_have_the_paragraph_read_again(
             {"1": 'Hello "you"\nworld', "2": "a\tb", "3": "c"},
         ),
         ('id\ttext\n1\t"open\n2\ta\n3\t"end', {"1": '"open', "2": "a", "3": '"end'}),
+        ('id\ttext\n1\t"one\nkey\tvalue\nend"\n2\tb', {"1": "one\nkey\tvalue\nend", "2": "b"}),
         ('text\n"Hello\nworld"\nb', {"a.tsv:2": "Hello\nworld", "a.tsv:4": "b"}),
     ],
 )
@@ -290,7 +294,7 @@ def test_front_matter_begins_with_any_key(tmp_path: Path, matter: str, title: st
 
 
 def test_text_between_two_rules_is_no_front_matter(tmp_path: Path) -> None:
-    for text in ("Hello.", "- one\n- two", "https://a.b"):
+    for text in ("Note to self: remember the milk", "Hello.", "- one\n- two", "https://a.b"):
         assert text in "\n".join(one.title + one.text for one in read(tmp_path, "a.md", f"---\n{text}\n\n---\nmore"))
 
 
@@ -413,6 +417,10 @@ def test_html(tmp_path: Path) -> None:
         ("<ul><li><ul hidden><li>no</li></ul>a</li>", "a"),
         ("<div><table hidden><tr><td></div>no</table>a</div>", "a"),
         ("<b><div hidden>no</b>no</div>a", "a"),
+        ("<p>a<br>b</p><p>c <span hidden>no<br/>no</span>d", "a\nb\n\nc d"),
+        ("<p><img src=a>b</p><noscript><img src=c />no</noscript>", "b"),
+        ("<form><div hidden>no</form>no</div>a", "a"),
+        ("<table><tr><td><div hidden><table><tr></td>no</table></div>a</table>", "a"),
         ("<ruby>a<rp>(<rt>b<rp>)</ruby>c", "abc"),
         ("<video>no</video><datalist><option>no</datalist>E<math><mi>=</mi><annotation>no</annotation></math>m", "E=m"),
         ("<ul><li hidden>no<ul><li>no</ul>no<li>a</ul>b", "a\n\nb"),

@@ -233,8 +233,20 @@ def test_xliff_that_is_not_finished_is_counted(tmp_path: Path, capsys: pytest.Ca
     assert "5 unfinished units not read" in capsys.readouterr().err
 
 
-def test_codes_between_two_words_are_a_space(tmp_path: Path) -> None:
-    unit = '<source>one<x id="1" ctype="lb"/>two <g>bo</g>ld <x/>.</source><target>a<ph>%s</ph>b</target>'
+def test_names_in_which_a_country_is_no_language(tmp_path: Path) -> None:
+    for name, codes in (("en-za_af-za", ("en", "af")), ("sv-se_fi-fi", ("sv", "fi")), ("en-sg_zh-sg", ("en", "zh"))):
+        (tmp_path / f"{name}.tsv").write_text("a\tb\n")
+        (pair,) = read_parallel(tmp_path / f"{name}.tsv")
+        assert (pair.source_lang, pair.target_lang) == codes
+    for part in ("aa", "ab"):  # as `split` names them
+        (tmp_path / "parts").mkdir(exist_ok=True)
+        (tmp_path / f"parts/pairs.{part}").write_text(f"{part} one\t{part} two\n")
+    pairs = read_parallel(tmp_path / "parts", source_lang="fr", target_lang="en")
+    assert texts(pairs) == [("aa one", "aa two"), ("ab one", "ab two")]
+
+
+def test_codes_of_line_breaks_are_a_space(tmp_path: Path) -> None:
+    unit = '<source>one<x id="1" ctype="lb"/>two <g>bo</g>l<x/>d <x/>.</source><target>a<ph type="lb">%s</ph>b</target>'
     file = f'<file source-language="en" target-language="fi"><trans-unit>{unit}</trans-unit></file>'
     text = f"<xliff>{file}</xliff>"
     assert texts(read_parallel(xml(tmp_path / "a.xlf", text))) == [("one two bold .", "a b")]
@@ -282,6 +294,7 @@ def test_variants_of_tmx_without_text_or_language_do_not_take_the_others_along(
             "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && (n%100<12 || n%100>14) ? 1 : 2);",
             2,
         ),
+        ("ro", "nplurals=3; plural=(n==1 ? 0 : (n==0 || (n%100 > 0 && n%100 < 20)) ? 1 : 2);", 2),
         ("fr", "nplurals=3; plural=(n == 0 || n == 1) ? 0 : n != 0 && n % 1000000 == 0 ? 1 : 2;", 2),
         ("fi", "nplurals=2; plural=nonsense(n);", 3),
         ("fi", "", 3),

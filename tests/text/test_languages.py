@@ -111,7 +111,7 @@ def test_a_name_that_begins_with_a_code_is_no_language(name: str, code: str | No
 
 
 def test_words_in_names_of_files_are_no_languages() -> None:
-    for name in ("new", "min", "to", "bar"):
+    for name in ("new", "min", "to", "bar", "aa", "sh"):
         assert (code_of_name(name), language_at_end(f"data_{name}")) == (None, None)
         assert normalise_code(name) == name
 
@@ -121,13 +121,14 @@ def test_pairs_are_called_by_both_languages() -> None:
     assert [code_of_pair(tag) for tag in tags] == ["tr-ko", "tr-ko", "ko-tr", None, None, None]
 
 
-@pytest.mark.parametrize("tag", ["pt-br", "zh-tw", "es-ar"])
+@pytest.mark.parametrize("tag", ["pt-br", "fr-ca", "es-ar"])
 def test_a_language_of_a_country_that_may_be_a_pair_is_asked_back(tag: str) -> None:
     lang, other = tag.split("-")
     with pytest.raises(BadInput, match=f"Write '{lang}' or '{other}-{lang}'"):
         code_of_pair(tag)
     assert code_of_pair(f"{other}-{lang}") == f"{other}-{lang}"
     assert (code_of_pair(tag.upper()), normalise_code(tag)) == (None, lang)
+    assert [code_of_pair(locale) for locale in ("ko-kr", "af-za", "zh-sg", "sv-se")] == [None] * 4
 
 
 def test_every_code_of_iso_639_1_is_known() -> None:

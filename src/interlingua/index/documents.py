@@ -133,7 +133,7 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
 def overlap(before: str, text: str, lang: str) -> int:
     """The length in characters of the beginning of `text` that repeats the last sentences of `before`, as `chunk` does,
     with the white space after it. Where several numbers of sentences fit, the least counts."""
-    starts = list(islice(_endings(before, text), SENTENCES))
+    starts = list(islice(_endings(before, text), CONTEXT))
     if not starts:
         return 0
     context = max(0, starts[-1] - CONTEXT)

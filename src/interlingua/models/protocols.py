@@ -17,7 +17,7 @@ of both:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -40,7 +40,7 @@ def as_texts(sentences: Any) -> tuple[list[Any], bool]:
     and for what is no list of texts."""
     if isinstance(sentences, str):
         return [sentences], True
-    if sentences is None or isinstance(sentences, (bytes, Mapping, Set)):
+    if sentences is None or isinstance(sentences, (bytes, Mapping, set, frozenset)):
         raise BadInput(f"{type(sentences).__name__} given to encode: give a text, or a list of texts.")
     return list(sentences), False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path as FilePath
 from typing import Annotated, NamedTuple
 
@@ -111,9 +111,11 @@ class Served:
     async def look_again(self) -> None:
         """Ask every index a question, where one could not be read before. Where all answer, none is unavailable."""
         if self.failed:
-            with suppress(InterlinguaError, ApiError, OSError):
+            self.failed = False
+            try:
                 await ask_each(tuple(self.services.values()), Warm, None)
-                self.failed = False
+            except (InterlinguaError, ApiError, OSError):
+                self.failed = True
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the places of the indexes, which are no business of a client."""

@@ -15,7 +15,7 @@ import regex
 
 from interlingua.errors import BadInput
 
-RIGHT_TO_LEFT = frozenset({"Arab", "Hebr", "Thaa"})
+RIGHT_TO_LEFT = frozenset({"Arab", "Avst", "Hebr", "Thaa"})
 WITHOUT_SPACES = frozenset({"Hani", "Jpan", "Thai", "Khmr", "Laoo", "Mymr", "Tibt"})
 CHARACTERS = {"Hani": 3.0, "Jpan": 2.2, "Kore": 1.9}
 """English characters that one character of the script stands for: median over the 1,997 professionally
@@ -24,12 +24,15 @@ translated sentences of NTREX-128 (zh 2.94, ja 2.19, ko 1.90). Alphabets and abu
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`code` is ISO 639-1 where there is one, else ISO 639-3; `script` is ISO 15924, the usual one of the language."""
+    """`code` is ISO 639-1 where there is one, else ISO 639-3; `script` is ISO 15924, the usual one of the language.
+    `in_names`: whether its code means it in the name of a file; those of the others are words, countries and suffixes,
+    too (new, za, sh)."""
 
     code: str
     name: str
     script: str
     aliases: tuple[str, ...] = ()
+    in_names: bool = True
 
     @property
     def right_to_left(self) -> bool:
@@ -57,8 +60,8 @@ def languages() -> dict[str, Language]:
     rows = files("interlingua.text").joinpath("languages.tsv").read_text("utf-8").splitlines()[1:]
     table = {}
     for row in rows:
-        code, aliases, name, script = row.split("\t")
-        table[code] = Language(code, name, script, tuple(aliases.split()))
+        code, aliases, name, script, names = row.split("\t")
+        table[code] = Language(code, name, script, tuple(aliases.split()), names == "yes")
     return table
 
 
@@ -121,13 +124,10 @@ def find_name(name: str) -> str | None:
     return _names().get(name.strip().casefold())
 
 
-WORDS = frozenset("an ban bar bug cr cu din fon fur lad mag mai mdf min new sat sh to ts".split())
-"""Codes that are words or suffixes in names of files (new.jsonl, sign.min.js, get.sh): there they mean no language."""
-
-
 def code_in_name(part: str) -> str | None:
-    """`find_code` of a part of a file's name."""
-    return None if part.lower() in WORDS else find_code(part)
+    """`find_code` of a part of a file's name, or None where it means no language there."""
+    code = find_code(part)
+    return code if code and languages()[code].in_names else None
 
 
 def code_of_name(name: str) -> str | None:
@@ -137,10 +137,8 @@ def code_of_name(name: str) -> str | None:
 
 
 LOCALES = frozenset(
-    (
-        "ar-sa bs-ba de-ch de-lu el-cy en-ca es-ar es-bo es-co es-cr es-pa es-sv es-ve et-ee fr-ca fr-ch fr-lu ga-ie "
-        "hy-am it-ch ms-my nl-be fr-be pt-br sl-si sr-ba sv-se zh-sg zh-tw"
-    ).split()
+    "ar-sa bs-ba de-ch el-cy en-ca es-ar es-bo es-co es-pa es-sv fr-ca fr-ch ga-ie hy-am it-ch ms-my fr-be nl-be pt-br "
+    "sl-si sr-ba".split()
 )
 """Tags of a language in a country whose code is that of another language, too: pt-br, Portuguese and Breton."""
 
@@ -154,7 +152,7 @@ def code_of_pair(tag: str) -> str | None:
             f"'{tag}' may be the language '{lang}' of a country, or pairs of '{lang}' and '{other}'. "
             f"Write '{lang}' or '{other}-{lang}'."
         )
-    codes = [find_code(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
+    codes = [code_in_name(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
     return "-".join(map(str, codes)) if len(codes) == 2 and all(codes) else None
 
 

@@ -6,7 +6,7 @@ import html
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from unicodedata import category
 
@@ -57,8 +57,10 @@ UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 KEY = re.compile(r"(\w[\w-]*)[ \t]*:(?:[ \t]+(.*)|$)")
 DEFINITION = re.compile(
-    r" {0,3}\[(?!\^)([^\[\]]+)\]:[ \t]*(?:<[^<>]*>|\S+)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$"
+    r" {0,3}\[(?!\^)[^\[\]]+\]:[ \t]*(?:<[^<>]*>|\S+)(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$"
 )
+LABEL = re.compile(r"\s*(?:>\s*)*\[(?!\^)([^\[\]]+)\]:")
+"""The beginning of a definition, wherever it stands."""
 LINK = re.compile(
     r"!?\[([^\[\]]*)\]"
     r"(?:\((?:<[^<>\n\0]*>|(?:[^()\s\0]|\([^()\s\0]*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[([^\[\]]*)\])"
@@ -132,6 +134,8 @@ def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str] | Non
         data = parse_yaml("".join(matter), unique=False)
     except (YAMLError, ValueError, RecursionError):
         data = None
+    if isinstance(data, dict) and len(data) == 1 and re.search(r"\w\s+\w", next(iter(map(str, data)))):
+        return None  # "Note to self: …" between two rules is a heading
     if not isinstance(data, dict):
         keys = [KEY.match(line.strip()) for line in matter if line.strip() and line[0] != "#"]
         if not keys or not keys[0]:
@@ -150,8 +154,9 @@ def _has_parts(values: list[object]) -> bool:
 
 class _Reader:
     """The state between two lines: what they are inside of. `paragraph` is its text so far, or that of an item of a
-    list, with the marks; `items` are the columns at which the text of each open item of a list begins; `last_end` is
-    the number of the last line with the end of a comment, where it was looked for."""
+    list, with the marks; `items` are the columns at which the text of each open item of a list begins; `ahead` is what
+    the whole file says, where it was looked through: the number of the last line with the end of a comment, and the
+    labels of link references."""
 
     def __init__(self, source: Source) -> None:
         self.blocks = Blocks()
@@ -258,8 +263,8 @@ class _Reader:
             last_end, labels = 0, set()
             for number, (line, _) in enumerate(_after_front_matter(lines(self.source), Blocks(), self.source), 1):
                 last_end = number if "-->" in line else last_end
-                if definition := DEFINITION.match(line):
-                    labels.add(_label(definition[1]))
+                if definition := LABEL.match(line):
+                    labels.add(_label(_bare(definition[1])))
             self.ahead = last_end, labels
         return self.ahead
 
@@ -303,18 +308,29 @@ def _plain(text: str, is_label: Callable[[str], bool]) -> str:
     of a link reference."""
 
     def label(link: re.Match[str]) -> str:
-        return link[1] if link[2] is None or is_label(link[2] or link[1]) else link[0]
+        return link[1] if link[2] is None or is_label(_whole(link[2] or link[1], spans)) else link[0]
 
     text, spans = _without_code(text)
     text = _without_strong(text)
     for _ in range(2):  # a linked image is a link in a link
         text = LINK.sub(label, text)
     text = TAG.sub(lambda tag: " " if tag[1].lower() in APART else "", text)
-    return SPAN.sub(lambda span: spans[int(span[1])], html.unescape(text))
+    return _whole(html.unescape(text), spans)
+
+
+def _whole(text: str, spans: Sequence[str]) -> str:
+    """`text` with its code and escaped characters."""
+    return SPAN.sub(lambda span: spans[int(span[1])], text)
+
+
+def _bare(text: str) -> str:
+    """`text` without the marks of code, escapes and bold text."""
+    text, spans = _without_code(text)
+    return _whole(_without_strong(text), spans)
 
 
 def _without_strong(text: str) -> str:
-    """`text` without the marks of bold text: pairs of `**` and `__`, by the rules of CommonMark."""
+    """`text` without the marks of bold text: pairs of `**` and `__`, by the rules of CommonMark but that of three."""
     openers: list[tuple[str, int, int]] = []  # mark, where it begins, how many are left of it
     open_marks: Counter[str] = Counter()
     gone: list[tuple[int, int]] = []

@@ -141,8 +141,9 @@ def read_docx(stream: BinaryIO) -> Blocks:
 
 def _heading_level(paragraph: Any) -> int:
     """Of a paragraph whose style is a heading's, or is based on one; else 0."""
-    style = paragraph.style
-    while style is not None:
+    style, seen = paragraph.style, set[str]()
+    while style is not None and style.style_id not in seen:
+        seen.add(style.style_id)
         if heading := re.fullmatch(r"heading ([1-9])", style.name or "", re.IGNORECASE):
             return int(heading[1])
         style = style.base_style
@@ -176,7 +177,8 @@ def _unwrap(body: Any) -> None:
         gone.getparent().remove(gone)
     for formula in body.xpath(".//*[local-name()='oMath'][ancestor::w:p]"):
         text = "".join(node.text or "" for node in formula.xpath(".//*[local-name()='t']"))
-        formula.addprevious(_run(body, text))
+        shown = formula.getparent() if formula.getparent().tag.endswith("}oMathPara") else formula
+        shown.addprevious(_run(body, text))
         formula.getparent().remove(formula)
     for wrapper in body.xpath(" | ".join(f".//w:{name}" for name in WRAPPERS)):
         for child in list(wrapper):

@@ -120,7 +120,7 @@ class _Page(HTMLParser):
                 self.unseen.append(tag)
                 self.open[tag] += 1
             return
-        self.around[tag] += 1
+        self.around[tag] += tag not in VOID
         if tag == "title" and not self.blocks.title:
             self.end()
             self.title = True
@@ -135,6 +135,8 @@ class _Page(HTMLParser):
             self.blocks.lang = find_code(attributes.get("lang") or attributes.get("xml:lang") or "") or ""
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:  # of <br/>
+            return
         if self.open[tag]:
             self._close(tag)
             return
@@ -154,13 +156,13 @@ class _Page(HTMLParser):
     def _ends_around(self, tag: str) -> bool:
         """Whether an element that holds the one that is not shown ends, and with it all that nobody closed in it, by
         HTML's rules for end tags."""
-        if not (self.around[tag] or self.unseen[0] in ENDED_BY):
+        if tag == "form" or not (self.around[tag] or self.unseen[0] in ENDED_BY):
             return False
         inside = {name for name in HOLDING if self.open[name]}
         if inside & SEALED:
             return False
         if tag in TABLE:
-            return True
+            return "table" not in inside
         if tag == "p" or not (tag in BREAKS or tag in HEADINGS):
             return not inside & (BREAKS | TABLE | HEADINGS.keys())
         return not inside & TABLE and not (tag == "li" and inside & {"ul", "ol"})

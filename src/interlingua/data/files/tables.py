@@ -170,7 +170,7 @@ def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
 
 
 QUOTES = "A cell that begins with a double quote must end with one, and have those inside it doubled"
-TALLEST = 1_000
+TALLEST = 10_000
 """Lines that a quoted cell of a tsv may have."""
 
 
@@ -212,26 +212,25 @@ def _quoted(line: str, ahead: deque[str], lines: Iterator[str], columns: int) ->
     """The cells of a row of a tsv with quoted ones, and how many lines it has, those after `line` taken out of `ahead`;
     None where nothing is quoted. What is read of `lines` is put into `ahead`."""
     rows: list[str] = []
-    for height in range(1, TALLEST):
-        if len(ahead) < height - 1 and (following := next(lines, "")):
-            ahead.append(following)
-        if len(ahead) < height - 1:
-            return None
-        rows.append(ahead[height - 2] if height > 1 else line)
-        if height == 2 and columns > 1 and all(row.count("\t") + 1 == columns for row in rows):
-            return None
-        if '"' not in rows[-1]:
-            continue
-        try:
-            cells = next(delimited(rows, "\t"))
-        except csv.Error as error:
-            if "end of data" in str(error):
-                continue
-            return None
-        for _ in range(height - 1):
-            ahead.popleft()
-        return cells, height
-    return None
+
+    def pulled() -> Iterator[str]:
+        while len(rows) < TALLEST:
+            if len(rows) > len(ahead) and (following := next(lines, "")):
+                ahead.append(following)
+            if len(rows) > len(ahead):
+                return
+            rows.append(ahead[len(rows) - 1] if rows else line)
+            yield rows[-1]
+
+    try:
+        cells = next(delimited(pulled(), "\t"))
+    except csv.Error:
+        return None
+    if len(rows) > 1 and columns > 1 and all(row.count("\t") + 1 == columns for row in rows):
+        return None
+    for _ in rows[1:]:
+        ahead.popleft()
+    return cells, len(rows)
 
 
 def _separator(source: Source) -> str:

@@ -22,7 +22,7 @@ from interlingua.data.readers.rows import BadRows
 from interlingua.errors import BadInput, suggestion
 from interlingua.files import UNREADABLE, UTF16, check_packing, existing, is_input, open_input, read_lines
 from interlingua.settings import Settings
-from interlingua.text.languages import code_in_name, find_code, normalise_code
+from interlingua.text.languages import code_in_name, normalise_code
 
 logger = logging.getLogger(__name__)
 
@@ -166,9 +166,9 @@ def languages_in_name(path: Path) -> tuple[str, str] | None:
     name = plain_name(path)
     pairs = [(first, second) for first, second in _PAIR.findall(name) if first.isupper() or not second.isupper()]
     stem = Path(name).stem  # "txt" is a language, too
-    small = [pair for pair in _SMALL.findall(stem) if any(find_code(locale[-2:]) is None for locale in pair)]
+    small = [pair for pair in _SMALL.findall(stem) if any(code_in_name(locale[-2:]) is None for locale in pair)]
     for first, second in [*(pair for pattern in _LOCALES for pair in pattern.findall(stem)), *small, *pairs]:
-        codes = find_code(first), find_code(second)
+        codes = code_in_name(first), code_in_name(second)
         if codes[0] and codes[1] and codes[0] != codes[1]:
             return codes[0], codes[1]
     return None

@@ -78,7 +78,9 @@ def xml_events(path: Path) -> Iterator[Event]:
         ) from error
     except (LookupError, UnicodeError) as error:
         fault = "is not in" if isinstance(error, UnicodeError) else "cannot be read, as nobody here knows"
-        raise BadInput(f"{path}: {fault} the encoding '{encoding}'. Convert the file to UTF-8.") from error
+        raise BadInput(
+            f"{path}: {fault} the encoding '{encoding or 'that it says'}'. Convert the file to UTF-8."
+        ) from error
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read ({error}).") from error
 
@@ -99,9 +101,8 @@ class TextOf:
     """Collects the text of one element, without the formatting codes of other programs inside it."""
 
     CODES = frozenset({"bpt", "ept", "ph", "it", "ut", "sub"})
-    ALONE = frozenset({"ph", "it", "ut", "x"})
-    """Those that stand for something between two words, such as a line break."""
-    BETWEEN = re.compile(r"(?<=\w)\0+(?=\w)")
+    BREAKS = frozenset({"lb", "br", "x-br", "x-html-br"})
+    """Types of a code that stands for a line break."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -112,15 +113,16 @@ class TextOf:
             if not self.inside:
                 self.parts.append(event.name)
             return
-        if event.name in self.ALONE and event.kind == "start" and not self.inside:
-            self.parts.append("\0")
+        types = {event.attributes.get(key, "").rpartition(":")[2] for key in ("ctype", "type", "subType")}
+        if event.kind == "start" and types & self.BREAKS:
+            self.parts.append(" ")
         if event.name in self.CODES:
             self.inside += 1 if event.kind == "start" else -1
 
     @property
     def text(self) -> str:
         """With white space collapsed: line breaks inside a segment are the file's layout."""
-        return " ".join(self.BETWEEN.sub(" ", "".join(self.parts)).replace("\0", "").split())
+        return " ".join("".join(self.parts).split())
 
 
 class Unit(NamedTuple):
@@ -316,8 +318,8 @@ def read_po(
     return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target), form))
 
 
-MANY = 1_000_015
-"""A number with the general form of the plural: it ends in nothing that has one of its own (1, 2, 3, 1,000,000)."""
+MANY = 1_000_025
+"""A number with the general form of the plural: it ends in nothing that has one of its own (1, 2, 3, 11, 1,000,000)."""
 LINE_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """Characters at which polib cuts lines, and PO files do not."""
 HIDDEN = {ord(end): chr(0xF8F0 + place) for place, end in enumerate(LINE_ENDS)}
