@@ -5,7 +5,7 @@ import pytest
 
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
-from interlingua.evaluation import language_bias, language_matrix, mirror_page
+from interlingua.evaluation import language_bias, language_matrix, languages, mirror_page
 from interlingua.evaluation.languages import _kruskal, between, peer, probe, rank_agreement
 from interlingua.evaluation.plots import bias_rows
 from interlingua.evaluation.projection import principal_plane
@@ -105,6 +105,16 @@ def test_the_agreement_of_ranks_is_spearmans():
     assert found.rank_correlation == pytest.approx(np.mean(others))
     same = rank_agreement([np.eye(2, 3, dtype=np.float32)] * 2, np.ones((4, 3), np.float32))  # all passages alike
     assert same.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_ranks_of_some_questions_stand_for_those_of_very_many(monkeypatch):
+    monkeypatch.setattr(languages, "RANKED", 3)
+    seen = []
+    monkeypatch.setattr(
+        languages, "rank_agreement", lambda queries, passages: seen.append(len(queries[0])) or np.eye(3)
+    )
+    language_bias(Marked(0.0), collections())  # of ten questions each fourth
+    assert seen == [3]
 
 
 def test_questions_that_no_language_shares_are_said():

@@ -86,6 +86,8 @@ def _kruskal(groups: Sequence[Sequence[float]]) -> float:
 
 TOP, DEEP = 10, 20
 """Results in which languages are counted, and those that PEER looks at."""
+RANKED = 500
+"""Questions, at most, whose ranks of all passages are compared between languages."""
 
 
 class MergedPool:
@@ -298,7 +300,7 @@ class LanguageBias:
     language (the preference that MLAIRE, Jang et al. 2026, asks for), and `worst_rank` the mean rank of their last one
     (Max@R, Hong et al. 2026), which is the number of gold passages where nothing stands before them. `agreement`
     [question languages, question languages] is Spearman's correlation of the ranks that a question gives to the
-    passages of the pool in two languages, the mean over questions (`rank_agreement`).
+    passages of the pool in two languages, the mean over questions, `RANKED` at most (`rank_agreement`).
 
     Of the vectors: `probe`, how often a linear classifier tells the language of a passage that it did not learn from
     (`chance` otherwise); `between`, the share of their variance that lies between languages; `distances`
@@ -364,6 +366,7 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     shared = [name for name in asked[langs[0]] if all(name in by_id for by_id in asked.values())]
     if not shared:
         raise BadInput("no question is asked in every language, so none can be compared with itself.")
+    shared = shared[:: -(-len(shared) // RANKED)]
     plane, explained = principal_plane(pool.vectors)
     means = np.stack([passages[lang].astype(np.float64).mean(axis=0) for lang in langs])
     unit = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(float).tiny)
