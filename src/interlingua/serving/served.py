@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 from fastapi import FastAPI, Path, Request
 
-from interlingua.errors import BadInput, InterlinguaError
+from interlingua.errors import BadInput, Busy, Damaged, InterlinguaError, NotFound, Stale
 from interlingua.index.index import Index
 from interlingua.index.metadata import load_encoder
 from interlingua.index.store import is_address, is_index
@@ -114,7 +114,7 @@ class Served:
             self.failed = False
             try:
                 await ask_each(tuple(self.services.values()), Warm, None)
-            except (InterlinguaError, ApiError, OSError):
+            except (BadInput, Busy, Damaged, NotFound, Stale, ApiError, OSError):
                 self.failed = True
 
     def told(self, error: InterlinguaError) -> str:

@@ -22,7 +22,7 @@ class OptimizerSpec(Settings):
     """The `optimizer:` part of a recipe. `lr` and `betas` are those of Hu et al. 2023, `eps`, `weight_decay` and `clip`
     those of the DPR code that the paper builds on (Karpukhin et al. 2020)."""
 
-    lr: float = Field(1e-5, gt=0, le=1e6, description="largest learning rate")
+    lr: float = Field(1e-5, gt=0, description="largest learning rate")
     betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="decay rates of the two moments of Adam")
     eps: float = Field(1e-8, gt=0, description="added to the root of the second moment")
     weight_decay: float = Field(0.0, ge=0, description="of AdamW; norms and biases are not shrunk; 0 for static models")
