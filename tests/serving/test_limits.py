@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from interlingua.cli import build_parser
-from interlingua.errors import BadInput, Busy, Damaged
+from interlingua.errors import BadInput, Busy, Damaged, NotFound
 from interlingua.serving import schemas
 from interlingua.serving.access import needed
 from interlingua.serving.middleware import LOCAL
@@ -408,6 +408,8 @@ def test_an_index_that_is_gone_is_no_fault_of_the_request(tiny_static: Callable[
     index = Index.build(tiny_static(), [Passage("1", "a book", lang="en")], path)
     with TestClient(create_app(index, ServeSettings(delay=0.0))) as client:
         path.rename(away)
+        with pytest.raises(NotFound, match="is not there any more"), index.together():  # nor does a writer make it anew
+            pass
         assert refusal(client.post("/search", json=SEARCH)) == (503, "index_unavailable")
         assert str(tmp_path) not in client.post("/search", json=SEARCH).text
         assert refusal(client.get("/documents/1")) == (503, "index_unavailable")

@@ -387,7 +387,10 @@ def newest_version(folder: Path, seen: int = 0) -> int | None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Be the one writer of the index in `folder`. Raises Busy at once where another writer is at work."""
+    """Be the one writer of the index in `folder`. Raises Busy at once where another writer is at work, and NotFound
+    where the folder is gone: a lock would make it anew."""
+    if not folder.is_dir():
+        raise NotFound(f"{folder}: is not there any more.")
     busy = "is being written by another process. Wait until it is done, then try again. Searching goes on meanwhile."
     with alone(folder / LOCK, f"{folder}: {busy}"):
         yield
