@@ -12,11 +12,9 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader with the booleans, integers and floats of YAML 1.2, and `_` between digits."""
 
 
-NUMBERS = ("bool", "int", "float")
+REPLACED = {f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float")}
 _Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, pattern) for tag, pattern in resolvers if tag not in {f"tag:yaml.org,2002:{name}" for name in NUMBERS}
-    ]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in REPLACED]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(

@@ -162,6 +162,14 @@ def _relevant(collection: Collection, lang: str) -> dict[str, list[str]]:
     }
 
 
+Matrix = NDArray[np.float64]
+
+
+def mean_of_others(matrix: Matrix) -> float:
+    """The mean of the cells of `matrix` [languages, languages] whose two languages differ."""
+    return float(matrix[~np.eye(len(matrix), dtype=bool)].mean())
+
+
 @dataclass(frozen=True)
 class LanguageMatrix:
     """`scores[question language, passage language]` on one language's passages at a time, and four numbers by
@@ -196,7 +204,7 @@ class LanguageMatrix:
     @property
     def crosslingual(self) -> float:
         """Mean over the cells whose two languages differ (English included)."""
-        return float(self.values[~np.eye(len(self.langs), dtype=bool)].mean())
+        return mean_of_others(self.values)
 
     def records(self) -> list[dict[str, str | float | int]]:
         """One record for each cell, and for each language's AP and same-language rate in the pool, at full precision:
@@ -285,9 +293,6 @@ def language_matrix(
     return LanguageMatrix(canonical(measure), langs, scores, pool_map, rate, share, peers, counts)
 
 
-Matrix = NDArray[np.float64]
-
-
 @dataclass(frozen=True)
 class LanguageBias:
     """One encoder on one pool of the same passages in `langs`. Matrices are [question languages, passage languages].
@@ -335,7 +340,7 @@ class LanguageBias:
     def rank_correlation(self) -> float:
         """Mean rank correlation (MRC, Yang et al. 2025): `agreement` over all pairs of different languages. 1 where a
         question's language changes nothing."""
-        return float(self.agreement[~np.eye(len(self.langs), dtype=bool)].mean())
+        return mean_of_others(self.agreement)
 
 
 def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **encode_options: Any) -> LanguageBias:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interlingua.errors import BadInput, NotFound
-from interlingua.evaluation.languages import DEEP, TOP, LanguageBias, Matrix
+from interlingua.evaluation.languages import DEEP, TOP, LanguageBias, Matrix, mean_of_others
 from interlingua.evaluation.significance import Interval
 from interlingua.text.languages import find_code, languages
 
@@ -232,11 +232,7 @@ def bias_rows(models: Mapping[str, LanguageBias]) -> list[tuple[str, str, list[f
             [bias.same_language_rate for bias in biases],
         ),
         (f"PEER of the first {DEEP}", "0.5", [float(bias.peer.mean()) for bias in biases]),
-        (
-            "places lost by being a translation, mean",
-            "0",
-            [float(bias.displacement[~np.eye(len(bias.langs), dtype=bool)].mean()) for bias in biases],
-        ),
+        ("places lost by being a translation, mean", "0", [mean_of_others(bias.displacement) for bias in biases]),
         (
             "first right passage in the question's language",
             f"{1 / len(first.langs):.3f}",

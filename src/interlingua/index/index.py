@@ -43,8 +43,6 @@ from interlingua.retrieval.retriever import Vectors
 if TYPE_CHECKING:
     from interlingua.data.files.walk import Scope, SourceNames
 
-__all__ = ["Changes", "Hit", "Index", "IndexInfo", "build_index", "open_index"]
-
 Answer = TypeVar("Answer")
 TRIES = 3  # searches of one call, where a writer removes each time the version that is searched
 
@@ -454,8 +452,7 @@ class Index:
         self.store.close()
 
     def _check(self, view: View[Any]) -> None:
-        metadata = view.metadata
-        if metadata is not self._checked and metadata != self._checked:
+        if (metadata := view.metadata) is not self._checked and metadata != self._checked:
             if self._encoder.value is not None:
                 check_encoder(self._encoder.value, metadata, self.path)
             self._checked = metadata

@@ -91,8 +91,7 @@ class Search(Generic[Row]):
     def hits(self, questions: Questions, vectors: Floats | None, reranker: AnyEncoder | None = None) -> list[list[Hit]]:
         """The hits for each question; its vector is in `vectors` [questions, dim], None in lexical search."""
         asked, hits = questions.asked, list[list[Hit]]()
-        depth = max(self.k, DEPTH) if self.mode == "hybrid" else self.k
-        depth = depth if reranker is None else DEPTH
+        depth = DEPTH if reranker is not None else max(self.k, DEPTH) if self.mode == "hybrid" else self.k
         together = self.view.together or len(asked)
         rankings: list[Ranking[Row]] = []
         for start in range(0, len(asked), together):

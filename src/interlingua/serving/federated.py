@@ -23,9 +23,8 @@ from typing import Any
 from interlingua.errors import BadInput
 from interlingua.index.documents import says
 from interlingua.index.filters import Condition, check_field, check_filter, comparable, most_frequent, narrowed_to
-from interlingua.index.index import Hit
 from interlingua.index.metadata import Budget, Question, codes_in
-from interlingua.index.search import GROUPS, with_same
+from interlingua.index.search import GROUPS, Hit, with_same
 from interlingua.index.store import View
 from interlingua.retrieval.fusion import RRF_K
 from interlingua.serving.service import Answer, Searches, answered

@@ -20,9 +20,9 @@ from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput, InterlinguaError
 from interlingua.index.documents import called
 from interlingua.index.filters import Filter, without
-from interlingua.index.index import Hit, Index
+from interlingua.index.index import Index
 from interlingua.index.metadata import Budget, OutOfTime, Question, codes_in
-from interlingua.index.search import finite
+from interlingua.index.search import Hit, finite
 from interlingua.lazy import LateKernel
 from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles, Role, encode_as
 from interlingua.retrieval.late_interaction.static import StaticMaxSim

@@ -55,20 +55,21 @@ def run(arguments: argparse.Namespace) -> None:
     """Delete by ids, or by sources and metadata."""
     if not (arguments.ids or arguments.source or arguments.filter):
         raise BadInput("say what to delete: ids, --source or --filter. See `interlingua delete --help`.")
-    if arguments.ids and (arguments.source or arguments.filter):
-        raise BadInput("give ids, or --source and --filter: not both at once.")
     where = filter_of(arguments)
     index = opened(arguments, durability=arguments.durability)
+    missed: list[str] = []
     if unknown := sorted(set(arguments.ids) - index.found(arguments.ids).keys()):
         examples = ", ".join([*(f"'{id}'" for id in unknown[:3]), *["…"][: len(unknown) > 3]])
-        logger.warning(f"{arguments.index}: {len(unknown):,} of the ids are of no passage: {examples}")
+        missed.append(f"{len(unknown):,} of the ids are of no passage: {examples}")
     empty = [name for name in arguments.source if not index.delete(sources=[name], where=where, dry_run=True)]
     if empty:
         known = list(index.facets(["source"], most=MANY)["source"]) if "source" in index.fields else []
         known += {f"{source.rpartition('/')[0]}/" for source in known if "/" in source}
         for name in empty:
             near = suggestion(name, known, listing=False)
-            logger.warning(f"{arguments.index}: no passage to delete is from '{name}'.{near}")
+            missed.append(f"no passage to delete is from '{name}'.{near}")
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
+    for what in missed:
+        logger.warning(f"{arguments.index}: {what}")
     would = "would be " * arguments.dry_run
     logger.info(f"{arguments.index}: {count:,} passages {would}deleted; {counted(index)}")

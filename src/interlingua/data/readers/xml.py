@@ -13,14 +13,14 @@ from xml.parsers import expat
 import polib
 
 from interlingua.data.readers.rows import BadRow, BadRows, lang_of
-from interlingua.data.readers.source import plain_name
+from interlingua.data.readers.source import head, plain_name
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
 from interlingua.text.languages import code_of_name, find_code, normalise_code
 
 CHUNK = 1 << 16
-ENCODING = re.compile(rb"""^(?:\xef\xbb\xbf)?<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)""")
+ENCODING = re.compile(r"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)""", re.ASCII)
 OF_EXPAT = ("utf-8", "utf-16", "utf8", "utf16", "iso-8859-1", "us-ascii")
 
 
@@ -40,8 +40,8 @@ def xml_events(path: Path) -> Iterator[Event]:
     not well formed, for a declared entity (a bomb has one) and for a reference to an undeclared one; and for an
     encoding that Python does not know.
     """
-    declared = ENCODING.match(_start(path))
-    encoding = declared[1].decode().lower() if declared else ""
+    declared = ENCODING.match(head(path))
+    encoding = declared[1].lower() if declared else ""
     is_known = not encoding or encoding in OF_EXPAT
     parser = expat.ParserCreate(None if is_known else "utf-8")
     parser.buffer_text = True
@@ -81,14 +81,6 @@ def xml_events(path: Path) -> Iterator[Event]:
         raise BadInput(
             f"{path}: {fault} the encoding '{encoding or 'that it says'}'. Convert the file to UTF-8."
         ) from error
-    except UNREADABLE as error:
-        raise BadInput(f"{path}: cannot be read ({error}).") from error
-
-
-def _start(path: Path) -> bytes:
-    try:
-        with open_input(path) as stream:
-            return stream.read(200)
     except UNREADABLE as error:
         raise BadInput(f"{path}: cannot be read ({error}).") from error
 
