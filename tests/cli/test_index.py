@@ -107,6 +107,13 @@ def test_an_index_is_synced_with_its_files(place, capsys):
 
 
 @pytest.mark.slow
+def test_the_name_of_a_file_is_no_command_to_the_terminal(place, capsys):
+    (place / "books/\x1b[31mred\nidx: 9 deleted.txt").write_text("A book in English, long enough to tell its language.")
+    err = said(capsys, *"sync idx books faq.csv --columns text=answer id=name".split()).err
+    assert "books/\\x1b[31mred idx: 9 deleted.txt: 1 added\n" in err
+    assert "\x1b" not in err
+
+
 def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
     delete = ["delete", "idx"]
     assert (

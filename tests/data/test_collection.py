@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -148,6 +149,16 @@ def test_miracl() -> None:
     assert loaded.qrels == {"0#0": {"7#0": 1, "7#1": 0}}
     with pytest.raises(InterlinguaError, match=r"no file topic\*\.tsv\* of the split 'test' .*sw-dev\.tsv"):
         load_collection(COLLECTIONS / "miracl_sw")
+
+
+def test_a_split_of_miracl_may_have_a_dash(tmp_path: Path) -> None:
+    shutil.copytree(COLLECTIONS / "miracl_sw", tmp_path / "miracl_sw")
+    for kind, name in (("topics", "topics.miracl-v1.0-sw"), ("qrels", "qrels.miracl-v1.0-sw")):
+        dev = tmp_path / "miracl_sw" / kind / f"{name}-dev.tsv"
+        shutil.copy(dev, dev.with_name(f"{name}-test-a.tsv"))
+        shutil.copy(dev, dev.with_name(f"{name}-latest.tsv"))  # not of the split "test"
+    assert len(load_collection(tmp_path / "miracl_sw", split="test-a").queries) == 1
+    assert len(load_collection(tmp_path / "miracl_sw", split="test").queries) == 1
 
 
 def test_squad_and_xquad_r() -> None:

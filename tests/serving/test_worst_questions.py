@@ -208,6 +208,14 @@ def test_time_that_groups_and_distinct_texts_take_counts(tiny_static: Callable[.
     assert told.count("comparing passages") == 300  # each text once, however deep the search goes
 
 
+def test_the_time_of_counting_facets_counts(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    real = Budget.stage
+    monkeypatch.setattr(Budget, "stage", lambda self, work, *asked: (told.append(work), real(self, work, *asked))[1])
+    Searches(index, None, 3, "dense", None, same=False, where=None, highlight=False)([Question("who?", "en")])
+    assert "counting" in told
+
+
 def test_time_that_is_spent_is_a_clear_error(index: Index) -> None:
     for mode, stage in (("hybrid", "encoding"), ("lexical", "dense search|analysis")):
         with pytest.raises(OutOfTime, match=f"given up during ({stage}): it took more than 0 seconds"):

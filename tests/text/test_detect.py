@@ -25,6 +25,11 @@ def test_what_is_in_no_language(text: str) -> None:
     assert detect_language(text) == ""
 
 
+def test_small_languages_near_to_a_large_one_are_not_recognised() -> None:
+    assert not detect.detectable() & {"an", "se", "vo", "wa", "vec", "gn", "ff", "ki", "kok"}
+    assert len(detect.detectable()) == 112  # as many as before these had a code
+
+
 def test_a_guess_is_not_an_answer() -> None:
     code, probability = detect.identifier().classify("ok")
     assert probability < detect.SURE

@@ -120,7 +120,7 @@ class _Page(HTMLParser):
                 self.unseen.append(tag)
                 self.open[tag] += 1
             return
-        self.around[tag] += tag not in VOID
+        self.around[tag] += 1
         if tag == "title" and not self.blocks.title:
             self.end()
             self.title = True
