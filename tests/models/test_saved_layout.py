@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from transformers import T5Config, T5EncoderModel
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
@@ -214,6 +215,14 @@ def test_a_file_of_another_shape_is_named(file, content, says, tiny_encoder, tmp
     place.write_text(content)
     with pytest.raises(InterlinguaError, match=re.escape(says)):
         Encoder.load(tmp_path / "model")
+
+
+def test_a_model_with_a_decoder_is_named(tiny_tokenizer, tmp_path):
+    config = T5Config(vocab_size=len(tiny_tokenizer()), d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    T5EncoderModel(config).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(InterlinguaError, match="a t5 model has an encoder and a decoder; such cannot be read"):
+        Encoder.load(tmp_path)
 
 
 def test_a_static_model_with_another_dropout_is_named(tiny_static, tmp_path):

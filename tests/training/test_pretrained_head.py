@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
 
+from interlingua.errors import BadInput
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import LateInteractionEncoder
@@ -42,7 +43,7 @@ def pretrained(tiny_tokenizer, tmp_path_factory):
 def recipe_of(backbone, name=NAMES[0], **model):
     return resolve(
         {
-            "model": {"backbone": str(backbone), "encoders": "tied", **model},
+            "model": {"backbone": backbone, "encoders": "tied", **model},
             "data": {
                 "sentences": {"path": "encyclopedia:train", "batch": 4},
                 "parallel": {"path": "encyclopedia:train", "batch": 4},
@@ -98,3 +99,10 @@ def test_with_late_interaction_it_is_the_pretrained_one_too(pretrained, capsys):
     assert len(ours.bias) == known + 2  # the markers of questions and passages
     assert torch.equal(ours.bias[:known], theirs.bias)
     assert not ours.bias[known:].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_static_backbone_is_refused_before_data_is_read(name, tmp_path):
+    with pytest.raises(BadInput, match=f"{name} compares and predicts token states, which a static backbone has not"):
+        train(recipe_of({"static": {}}, name), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -206,10 +206,7 @@ class MaskedLanguageModelling(TokenObjective):
         """The rows that `spans` reads."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
-            raise BadInput(
-                "masked-language modelling needs a tokenizer with a mask token; this model has none "
-                "(a static backbone cannot be warmed up this way)."
-            )
+            raise BadInput("masked-language modelling needs a tokenizer with a mask token; this model has none.")
         special = set(tokenizer.all_special_ids)
         random = np.random.Generator(np.random.Philox(key=self.seed, counter=[0, 0, 0, step]))
         return [

@@ -232,7 +232,7 @@ def _check_late_interaction(recipe: Recipe) -> None:
 def _check_vectors(name: str, kind: type[AnyObjective], recipe: Recipe) -> None:
     """Whether the objective compares what the model gives: one vector a text, or one a token."""
     late = recipe.model.late_interaction is not None
-    if issubclass(kind, SpanObjective) and is_static(recipe):
+    if issubclass(kind, TokenObjective) and is_static(recipe):
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
     if late and (issubclass(kind, SpanObjective) or not (kind.multi_vector or issubclass(kind, TokenObjective))):
         raise BadInput(
@@ -316,7 +316,7 @@ def weighted_objective(
     what is done. `teachers`: those of the entries that learn from one."""
     (entry, settings), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
     options = dict(settings)
-    if issubclass(kind, SpanObjective) and not isinstance(model.passage.backbone, Transformer):
+    if issubclass(kind, TokenObjective) and not isinstance(model.passage.backbone, Transformer):
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
     if kind in (Distillation, StateDistillation):
         options["teacher"] = (teachers or {})[name]
