@@ -105,6 +105,7 @@ def place(tmp_path_factory, tiny_static):
     (root / "pickle/pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch pwned'\ntR.")
     shutil.copytree(root / "model", root / "cut")
     (root / "cut/model.safetensors").write_bytes((root / "model/model.safetensors").read_bytes()[:100])
+    shutil.copytree(root / "model", root / "trained/model")
     poisoned = tiny_static()
     with torch.no_grad():
         next(poisoned.backbone.parameters()).fill_(float("nan"))
@@ -199,6 +200,8 @@ MODELS = [
     ("evaluate pickle --on good_en", ["pickle: holds pytorch_model.bin only", "never opened"]),
     ("evaluate nothing --on good_en", ["nothing: is not a model folder"]),
     ("index pickle good.jsonl --out new", ["pickle: holds pytorch_model.bin only"]),
+    ("index trained good.jsonl --out new", ["trained: is not a model folder", "Its model is trained/model."]),
+    ("info trained", ["trained: is not a model folder", "Its model is trained/model."]),
     ("encode model nowhere.txt --out new.npy", ["nowhere.txt: no such file"]),
     ("encode model empty.txt --out new.npy", ["empty.txt: is empty"]),
     ("encode model good_en --out new.npy", ["good_en: is a folder"]),

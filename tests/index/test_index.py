@@ -328,8 +328,12 @@ def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
     for call in (index.passage, index.versions, lambda id: index.delete([id])):
         with pytest.raises(BadInput, match="3 is no id of a passage: an id is a text"):
             call(3)
-    with pytest.raises(BadInput, match="a dict is no passage"):
-        index.add([{"id": "x", "text": "t"}])
+    for call in (index.add, index.replace):
+        with pytest.raises(BadInput, match="a dict is no passage"):
+            call([{"id": "x", "text": "t"}])
+        for passage in (Passage(7, "t"), Passage("x", None), Passage("x", "t", 5), Passage("x", "t", "", 5)):
+            with pytest.raises(BadInput, match="its id, text, title and language must be strings, not "):
+                call([passage])
     assert len(index) == 4
     with pytest.raises(BadInput, match="a dict is no passage"):
         Index.build(LetterEncoder(), [{"id": "x", "text": "t"}], tmp_path / "of-dicts")

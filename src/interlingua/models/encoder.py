@@ -131,7 +131,9 @@ class Encoder(nn.Module, EncodesByRole):
             modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
             parts = read_parts(folder, modules, read_settings(folder), precision)
         else:
-            raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).")
+            trained = folder / "model"
+            hint = f" Its model is {trained}." if (trained / "modules.json").is_file() else ""  # a training's folder
+            raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).{hint}")
         if prompts is None and not any(parts.settings.prompts.values()) and _is_e5(folder):
             logger.warning(
                 f"{folder}: E5 models read 'query: ' or 'passage: ' before a text, but this folder names no prompts. "

@@ -13,7 +13,8 @@ from interlingua.cli.options import INDEX, counted, passage_options, precision_o
 logger = logging.getLogger(__name__)
 
 NAMES = ("index",)
-MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin")
+MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin", "model/modules.json")
+"""Of a model, and in the folder of a training, which is not to be read as passages."""
 MOVED = {f"--{verb}": verb for verb in ("add", "replace", "delete", "compact", "info", "tokens")}
 
 DESCRIPTION = """\
@@ -67,7 +68,10 @@ def run(arguments: argparse.Namespace) -> None:
 
         encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
         index = build_index(encoder, passages, arguments.out, model_path=name, **options)
-    logger.info(f'{arguments.out}: {counted(index)}. Try: interlingua search {quote(arguments.out)} "your question"')
+    logger.info(
+        f"{arguments.out}: {counted(index)}. The model is {name}. "
+        f'Try: interlingua search {quote(arguments.out)} "your question"'
+    )
 
 
 def is_passages(name: str) -> bool:
