@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
+from operator import methodcaller
 from typing import Any, cast
 
 import regex
@@ -13,22 +14,27 @@ import regex
 from interlingua.errors import NotFound
 from interlingua.text.languages import languages
 
-MARKS = regex.compile(r"[\u064b-\u0655\u0670\u0640]+")
+Rewrite = Callable[[str], str]
+
+
+def rewriting(letters: str, by: str, dropped: str = "") -> Rewrite:
+    """A function that puts other letters in place of some, one by one, and leaves out those that are `dropped`."""
+    return methodcaller("translate", str.maketrans(letters, by, dropped))
+
+
+MARKS = "".join(map(chr, (*range(0x064B, 0x0656), 0x0670, 0x0640)))
 """Short vowels, doubling, hamza and madda as marks, the superscript alef, and the tatweel that stretches a word."""
-ALEFS = {"آ": "ا", "أ": "ا", "إ": "ا", "ٱ": "ا"}
-ARABIC = str.maketrans(ALEFS | {"ى": "ي"})
-PERSIAN = str.maketrans(ALEFS | dict.fromkeys("يىېے", "ی") | dict.fromkeys("ۀہۂۃة", "ه") | {"ك": "ک", "\u200c": " "})
+ALEFS = "آأإٱ"
 
-
-def arabic_letters(text: str) -> str:
-    """`text` (NFKC) without vowel marks and tatweel; every alef bare, final ya with dots."""
-    letters: str = MARKS.sub("", text)
-    return letters.translate(ARABIC)
-
+arabic_letters = rewriting(ALEFS + "ى", "ا" * 4 + "ي", MARKS)
+"""Arabic (NFKC) without vowel marks and tatweel; every alef bare, final ya with dots."""
+persian_letters = rewriting(ALEFS + "يىېے" + "ۀہۂۃة" + "ك" + "\u200c", "ا" * 4 + "ی" * 4 + "ه" * 5 + "ک" + " ", MARKS)
+"""Persian or Urdu (NFKC) with one ya, one kaf and one ha for the Persian, Arabic and Urdu forms, every alef bare, no
+marks. The zero-width non-joiner, which joins prefixes and endings to a word, becomes a space."""
+ta_marbuta = rewriting("ة", "ه")
+"""A stem with ha for ta marbuta: done after stemming, since the stemmer knows endings in ta marbuta."""
 
 POINTS = regex.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
-
-
 GERSHAYIM = regex.compile(r"(?<=\p{Hebrew})[״“”„](?=\p{Hebrew})")
 
 
@@ -38,23 +44,11 @@ def hebrew_letters(text: str) -> str:
     return cast(str, GERSHAYIM.sub('"', POINTS.sub("", text))).replace("׳", "'")
 
 
-def ta_marbuta(stem: str) -> str:
-    """`stem` with ha for ta marbuta: done after stemming, since the stemmer knows endings in ta marbuta."""
-    return stem.replace("ة", "ه")
-
-
-def persian_letters(text: str) -> str:
-    """`text` (NFKC, Persian or Urdu) with one ya, one kaf and one ha for the Persian, Arabic and Urdu forms, every alef
-    bare, no marks. The zero-width non-joiner, which joins prefixes and endings to a word, becomes a space."""
-    letters: str = MARKS.sub("", text)
-    return letters.translate(PERSIAN)
-
-
 AT_MOST = 2  # endings: one of case after one of number
 KEPT = 3  # characters that must be left
 
 
-def ending_stripper(endings: Iterable[str]) -> Callable[[str], str]:
+def ending_stripper(endings: Iterable[str]) -> Rewrite:
     """A function that takes the longest of `endings` off a word, twice at most, and leaves three characters or more."""
     longest_first = sorted(set(endings), key=lambda ending: (-len(ending), ending))
 
@@ -69,8 +63,6 @@ def ending_stripper(endings: Iterable[str]) -> Callable[[str], str]:
     return strip
 
 
-BENGALI_DROPPED = regex.compile("[ঁঃ\u09bc\u200c\u200d]")
-BENGALI_LETTERS = str.maketrans("ঈঊীূণশষৎঙ", "ইউিুনসসতং")
 BENGALI_ENDINGS = (
     "গুলো গুলোর গুলোতে গুলোকে গুলি গুলির গুলিতে গুলিকে দের দেরকে দিগের দিগকে রা েরা েদের টি টির টিতে টিকে টা টার "
     "টাতে টাকে "
@@ -78,47 +70,28 @@ BENGALI_ENDINGS = (
 ).split()
 
 
-def bengali_letters(text: str) -> str:
-    """`text` (NFKC) without chandrabindu, visarga, nukta and joiners; long i and u short; the letters for one n, one s,
-    one t, one ng as one."""
-    letters: str = BENGALI_DROPPED.sub("", text)
-    return letters.translate(BENGALI_LETTERS)
-
-
+bengali_letters = rewriting("ঈঊীূণশষৎঙ", "ইউিুনসসতং", "ঁঃ\u09bc\u200c\u200d")
+"""Bengali (NFKC) without chandrabindu, visarga, nukta and joiners; long i and u short; the letters for one n, one s,
+one t, one ng as one."""
 bengali_stem = ending_stripper(bengali_letters(ending) for ending in BENGALI_ENDINGS)
 """A word in these letters without its endings of number, definiteness and case."""
 
-
-DEVANAGARI_DROPPED = regex.compile("[\u093c\u200c\u200d]")
+DEVANAGARI = rewriting("ऍऎऑऒऄॲॅॆॉॊ", "एएओओअअेेोो", "\u093c\u200c\u200d")
 NASAL = regex.compile("न्(?=[क-ह])|ँ")
-DEVANAGARI_LETTERS = str.maketrans("ऍऎऑऒऄॲॅॆॉॊ", "एएओओअअेेोो")
-VOWELS = str.maketrans("आईऊॠॡऐऔीूॄॣैौ", "अइउऋऌएओिुृॢेो", "्")
+short_vowels = rewriting("आईऊॠॡऐऔीूॄॣैौ", "अइउऋऌएओिुृॢेो", "्")
+"""A stem with long vowels short and without virama: what differs between common spellings of one word. Done after
+stemming, since the stemmer knows endings as they are written."""
 
 
 def devanagari_letters(text: str) -> str:
     """`text` (NFKC) without nukta (the dot of borrowed sounds) and joiners, every nasal before a consonant as anusvara,
     the vowels of borrowed words as the usual ones."""
-    letters: str = NASAL.sub("ं", DEVANAGARI_DROPPED.sub("", text))
-    return letters.translate(DEVANAGARI_LETTERS)
+    return cast(str, NASAL.sub("ं", DEVANAGARI(text)))
 
 
-def short_vowels(stem: str) -> str:
-    """`stem` with long vowels short and without virama: what differs between common spellings of one word. Done after
-    stemming, since the stemmer knows endings as they are written."""
-    return stem.translate(VOWELS)
-
-
-TELUGU_DROPPED = regex.compile("[ః\u200c\u200d]")
-TELUGU_LETTERS = str.maketrans("ఁఀఆఈఊఏఓీూేో", "ంంఅఇఉఎఒిుెొ")
 TELUGU_ENDINGS = "లు లను లకు లలో ల్లో లతో లని లపై ల ను ని కు కి లో తో పై గా న చే యొక్క నుండి నుంచి డు ము వు".split()
-
-
-def telugu_letters(text: str) -> str:
-    """`text` (NFKC) with long vowels short, one nasal sign, no visarga and no joiners."""
-    letters: str = TELUGU_DROPPED.sub("", text)
-    return letters.translate(TELUGU_LETTERS)
-
-
+telugu_letters = rewriting("ఁఀఆఈఊఏఓీూేో", "ంంఅఇఉఎఒిుెొ", "ః\u200c\u200d")
+"""Telugu (NFKC) with long vowels short, one nasal sign, no visarga and no joiners."""
 telugu_stem = ending_stripper(telugu_letters(ending) for ending in TELUGU_ENDINGS)
 """A word in these letters without its endings of number and case."""
 
@@ -192,9 +165,6 @@ def stopwords() -> dict[str, tuple[str, ...]]:
     return {lang: tuple(words.split()) for langs, words in (row.split("\t") for row in rows) for lang in langs.split()}
 
 
-Rewrite = Callable[[str], str]
-
-
 @dataclass(frozen=True)
 class Rules:
     """`default` is the kind of analyzer taken when none is named. The rest makes the kind "language": `letters`
@@ -212,25 +182,12 @@ def _elision(lang: str) -> Rewrite:
     return partial(without_elided, elided=ELIDED[lang])
 
 
-ROMANIAN = str.maketrans("şţŞŢ", "șțȘȚ")
-RUSSIAN = str.maketrans("ёЁ", "еЕ")
-UZBEK = str.maketrans("ʻ`", "''")
-
-
-def romanian_letters(text: str) -> str:
-    """`text` with the comma that Romanian writes below s and t, for the cedilla of older character sets."""
-    return text.translate(ROMANIAN)
-
-
-def russian_letters(text: str) -> str:
-    """`text` with е for ё, which is written only sometimes."""
-    return text.translate(RUSSIAN)
-
-
-def uzbek_letters(text: str) -> str:
-    """`text` with an apostrophe for the turned comma of oʻ and gʻ, or a grave accent in its place."""
-    return text.translate(UZBEK)
-
+romanian_letters = rewriting("şţŞŢ", "șțȘȚ")
+"""Romanian with the comma that it writes below s and t, for the cedilla of older character sets."""
+russian_letters = rewriting("ёЁ", "еЕ")
+"""Russian with е for ё, which is written only sometimes."""
+uzbek_letters = rewriting("ʻ`", "''")
+"""Uzbek with an apostrophe for the turned comma of oʻ and gʻ, or a grave accent in its place."""
 
 RULES = {
     "ar": Rules("mixed", "arabic", arabic_letters, after=ta_marbuta),
