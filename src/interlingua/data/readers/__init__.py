@@ -57,6 +57,7 @@ from interlingua.data.readers.source import (
     Format,
     PairOptions,
     PathLike,
+    QuestionOptions,
     RowOptions,
     TwoFiles,
     expand,
@@ -84,11 +85,11 @@ __all__ = [
 ]
 
 QUESTIONS: tuple[Format[QuestionPassage], ...] = (
-    Format("dpr", "DPR's training JSON", read_dpr, is_dpr, RowOptions),
-    Format("squad", "SQuAD JSON", read_squad, is_squad, RowOptions),
-    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron, RowOptions),
-    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions, RowOptions),
-    Format("triples", "TSV of query, positive, negative", read_triples, is_triples, RowOptions),
+    Format("dpr", "DPR's training JSON", read_dpr, is_dpr, QuestionOptions),
+    Format("squad", "SQuAD JSON", read_squad, is_squad, QuestionOptions),
+    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron, QuestionOptions),
+    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions, QuestionOptions),
+    Format("triples", "TSV of query, positive, negative", read_triples, is_triples, QuestionOptions),
 )
 PARALLEL: tuple[Format[ParallelPair], ...] = (
     Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None, PairOptions),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.rows import BadRow, BadRows, highest, json_object, lang_of, string
 from interlingua.data.readers.source import RowOptions, columns, filled_lines, first_keys, language_suffix, plain_name
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
@@ -27,10 +27,10 @@ def is_documents(path: Path, start: str) -> bool:
     return bool({"sentences", "text"} & first_keys(start))
 
 
-def read_document_rows(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Document]:
+def read_document_rows(path: Path, bad: BadRows, options: RowOptions) -> Iterator[Document]:
     """One record a line. A `text` without `sentences` is split by `split_sentences`. The row's `lang` wins over the one
     given."""
-    return bad.parsed(path, filled_lines(path), lambda line: parse_document(line, lang))
+    return bad.parsed(path, filled_lines(path), lambda line: parse_document(line, options.lang))
 
 
 def parse_document(line: str, default: str | None) -> Document:
@@ -53,13 +53,10 @@ def parse_document(line: str, default: str | None) -> Document:
     )
 
 
-SPLITS = Literal["rules", "lines"]
-
-
 class CcnetOptions(RowOptions):
     """Options for cutting a document into sentences."""
 
-    split: SPLITS = Field(
+    split: Literal["rules", "lines"] = Field(
         "rules",
         description="each line of the text by the sentence rules of its language; `lines`: no further than that",
     )
@@ -69,17 +66,17 @@ def is_ccnet(path: Path, start: str) -> bool:
     return "raw_content" in first_keys(start)
 
 
-def read_ccnet_documents(
-    path: Path, bad: BadRows, *, lang: str | None = None, split: SPLITS = "rules"
-) -> Iterator[Document]:
+def read_ccnet_documents(path: Path, bad: BadRows, options: CcnetOptions) -> Iterator[Document]:
     """CCNet's rows (Wenzek et al. 2020): the text is `raw_content`, a paragraph a line; the language `language`. CCNet
     does not split sentences, and Wu et al. 2022 do not say how they did: `split` says how it is done here."""
 
     def parse(line: str) -> Document:
         row = json_object(line)
-        code = lang_of(row, lang, "language")
+        code = lang_of(row, options.lang, "language")
         lines = [part.strip() for part in string(row, "raw_content").split("\n") if part.strip()]
-        sentences = lines if split == "lines" else [one for part in lines for one in split_sentences(part, code)]
+        sentences = (
+            lines if options.split == "lines" else [one for part in lines for one in split_sentences(part, code)]
+        )
         return Document(
             tuple(sentences), code, string(row, "digest", "") or string(row, "url", ""), string(row, "title", "")
         )
@@ -87,23 +84,24 @@ def read_ccnet_documents(
     return bad.parsed(path, filled_lines(path), parse)
 
 
-def read_ccnet_sentences(
-    path: Path, bad: BadRows, *, lang: str | None = None, split: SPLITS = "rules"
-) -> Iterator[Sentence]:
+def read_ccnet_sentences(path: Path, bad: BadRows, options: CcnetOptions) -> Iterator[Sentence]:
     """Every sentence of CCNet's documents."""
-    for document in read_ccnet_documents(path, bad, lang=lang, split=split):
-        for sentence in document.sentences:
-            yield Sentence(sentence, document.lang)
+    return sentences_of(read_ccnet_documents(path, bad, options))
+
+
+def sentences_of(documents: Iterator[Document]) -> Iterator[Sentence]:
+    """Every sentence of the documents."""
+    return (Sentence(sentence, document.lang) for document in documents for sentence in document.sentences)
 
 
 def is_sentence_lines(path: Path, start: str) -> bool:
     return columns(start) == 1
 
 
-def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
+def read_sentence_lines(path: Path, bad: BadRows, options: RowOptions) -> Iterator[Sentence]:
     """One record a line that is not blank (blank ones are counted); the language is given, or the name's ending
     (`news.ar`, `news.ar.gz`), or the whole name (`ar.txt`)."""
-    code = lang or language_suffix(path) or code_of_name(plain_name(path).split(".")[0])
+    code = options.lang or language_suffix(path) or code_of_name(plain_name(path).split(".")[0])
     if not code:
         raise BadInput(f"{path}: the file name tells no language (like ar.txt). Name it so, or give `lang`.")
     code = normalise_code(code)
@@ -123,11 +121,9 @@ def read_sentence_lines(path: Path, bad: BadRows, *, lang: str | None = None) ->
     return bad.parsed(path, filled(), parse)
 
 
-def read_sentence_rows(path: Path, bad: BadRows, *, lang: str | None = None) -> Iterator[Sentence]:
+def read_sentence_rows(path: Path, bad: BadRows, options: RowOptions) -> Iterator[Sentence]:
     """Every sentence of every document; a `text` that nobody split is split first."""
-    for document in read_document_rows(path, bad, lang=lang):
-        for sentence in document.sentences:
-            yield Sentence(sentence, document.lang)
+    return sentences_of(read_document_rows(path, bad, options))
 
 
 def is_collection_passages(path: Path, start: str) -> bool:
@@ -142,9 +138,7 @@ class PassageOptions(RowOptions):
     seed: int = Field(0, description="of the sample")
 
 
-def read_collection_passages(
-    path: Path, bad: BadRows, *, lang: str | None = None, limit: int | None = 50_000, seed: int = 0
-) -> Iterator[Sentence]:
+def read_collection_passages(path: Path, bad: BadRows, options: PassageOptions) -> Iterator[Sentence]:
     """The passages of a collection as raw text, one record a passage: Mr.TyDi's `{id, contents}`, title, blank line,
     text; or `{docid, title, text}`. Titles are left out.
 
@@ -152,33 +146,23 @@ def read_collection_passages(
     (`mrtydi-v1.1-thai/collection/docs.jsonl.gz`). A smaller `limit` gives a subset of a larger one; passages that are
     not drawn are counted. Holds `limit` passages, never the file.
     """
-    code = lang or next(filter(None, (language_at_end(part) for part in _names(path))), None)
+    code = options.lang or next(filter(None, (language_at_end(part) for part in _names(path))), None)
 
-    def parse(row: tuple[int, str]) -> tuple[int, Sentence]:
-        fields = json_object(row[1])
+    def parse(line: str) -> Sentence:
+        fields = json_object(line)
         contents = string(fields, "text" if "text" in fields else "contents")
         _, gap, body = contents.partition("\n\n") if "text" not in fields else ("", "", "")
         text = (body if gap else contents).strip()
         if not text:
             raise BadRow("a passage without text")
-        return row[0], Sentence(text, lang_of(fields, code))
+        return Sentence(text, lang_of(fields, code))
 
-    rows = bad.parsed(path, ((number, (number, line)) for number, line in filled_lines(path)), parse)
-    if limit is None:
-        yield from (sentence for _, sentence in rows)
-        return
-    count, heap = 0, list[tuple[int, int, Sentence]]()
-    for number, sentence in rows:
-        count += 1
-        entry = (-mix(seed, number), number, sentence)  # the smallest hashes are kept
-        if len(heap) < limit:
-            heapq.heappush(heap, entry)
-        else:
-            heapq.heappushpop(heap, entry)
-    if count > limit:
-        bad.passed_over(path, f"passages over the limit of {limit:,} not taken", count - limit)
-    for _, _, sentence in sorted(heap, key=lambda entry: entry[1]):
-        yield sentence
+    rows = bad.placed(path, filled_lines(path), parse)
+    left_out = f"passages over the limit of {options.limit or 0:,} not taken"
+    # those with the smallest hashes
+    return highest(
+        rows, options.limit, lambda number, _: -mix(options.seed, number), partial(bad.passed_over, path, left_out)
+    )
 
 
 def _names(path: Path) -> list[str]:
@@ -205,38 +189,28 @@ class ClirMatrixOptions(Settings):
     grade: int = Field(BEST, description="the least grade of a result that is linked")
 
 
-def read_clirmatrix(
-    path: Path,
-    bad: BadRows,
-    *,
-    source_documents: str | list[str] | None = None,
-    target_documents: str | list[str] | None = None,
-    source_lang: str = "en",
-    target_lang: str | None = None,
-    grade: int = BEST,
-) -> Iterator[LinkedDocuments]:
+def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Iterator[LinkedDocuments]:
     """Rows `{"src_id", "src_query", "tgt_results": [[document id, grade], …]}`: the document of each result of at least
     this `grade`, linked with the document whose id is the query's (Yang et al. 2022). The documents are TSV, `id <tab>
     text`.
 
     Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
     """
-    if not source_documents or not target_documents or not target_lang:
+    documents, target_lang = (options.source_documents, options.target_documents), options.target_lang
+    if not documents[0] or not documents[1] or not target_lang:
         raise BadInput(
             f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) and target_lang=…."
         )
-    langs = normalise_code(source_lang), normalise_code(target_lang)
+    langs = normalise_code(options.source_lang), normalise_code(target_lang)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
         id_sets: tuple[set[str], set[str]] = set(), set()
-        for pair in best_pairs(path, bad, grade):
+        for pair in best_pairs(path, bad, options.grade):
             spool.write("\t".join(pair) + "\n")
             for ids, document_id in zip(id_sets, pair, strict=True):
                 ids.add(document_id)
         stores = [
-            _store(Path(folder, str(place)), documents, bad, ids, lang)
-            for place, (documents, ids, lang) in enumerate(
-                zip((source_documents, target_documents), id_sets, langs, strict=True)
-            )
+            _store(Path(folder, str(place)), files, bad, ids, lang)
+            for place, (files, ids, lang) in enumerate(zip(documents, id_sets, langs, strict=True))
         ]
         spool.seek(0)
         pairs = (line.rstrip("\n").split("\t") for line in spool)

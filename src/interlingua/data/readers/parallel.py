@@ -5,10 +5,10 @@ It joins any language with any other, which files of pairs with English cannot (
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -16,9 +16,10 @@ from typing import Literal
 from pydantic import Field
 
 from interlingua.data.readers.documents import read_document_rows
-from interlingua.data.readers.rows import LARGEST, BadRow, BadRows, json_object, lang_of, string
+from interlingua.data.readers.rows import LARGEST, BadRow, BadRows, highest, json_object, lang_of, string
 from interlingua.data.readers.source import (
     PairOptions,
+    RowOptions,
     TwoFiles,
     columns,
     filled_lines,
@@ -36,17 +37,15 @@ from interlingua.settings import Settings
 from interlingua.text.languages import normalise_code
 
 
-def read_moses(
-    path: TwoFiles, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_moses(path: TwoFiles, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """One record a line; the languages are the names' endings unless given.
 
     Raises BadInput when the files have different numbers of lines, before the first record: from the line
     that is missing on, every pair would be a wrong translation.
     """
     first, second = path
-    source = normalise_code(source_lang or language_suffix(first) or _unknown(path))
-    target = normalise_code(target_lang or language_suffix(second) or _unknown(path))
+    source = normalise_code(options.source_lang or language_suffix(first) or _unknown(path))
+    target = normalise_code(options.target_lang or language_suffix(second) or _unknown(path))
     counts = [sum(1 for _ in read_lines(file)) for file in path]
     if counts[0] != counts[1]:
         raise BadInput(
@@ -76,9 +75,7 @@ def is_plain_pairs(path: Path, start: str) -> bool:
     return {"source", "target"} <= first_keys(start)
 
 
-def read_plain_pairs(
-    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_plain_pairs(path: Path, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """One record a line: `source, target` and, optional, `source_lang, target_lang, score, group, origin`. The row's
     languages win over those given, which win over those in the file name."""
     codes = languages_in_name(path) or (None, None)
@@ -91,8 +88,8 @@ def read_plain_pairs(
         return ParallelPair(
             string(row, "source"),
             string(row, "target"),
-            lang_of(row, source_lang or codes[0], "source_lang"),
-            lang_of(row, target_lang or codes[1], "target_lang"),
+            lang_of(row, options.source_lang or codes[0], "source_lang"),
+            lang_of(row, options.target_lang or codes[1], "target_lang"),
             None if score is None else float(score),
             string(row, "group", ""),
             string(row, "origin", ""),
@@ -111,11 +108,9 @@ def is_tsv(path: Path, start: str) -> bool:
     return width in (2, 3)
 
 
-def read_tsv(
-    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_tsv(path: Path, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """One record a line; the languages of the columns are those in the file name unless given."""
-    source, target = languages_of(path, source_lang, target_lang)
+    source, target = languages_of(path, options)
 
     def parse(line: str) -> ParallelPair:
         cells = line.split("\t")
@@ -148,59 +143,38 @@ class WikiMatrixOptions(PairOptions):
     seed: int = Field(0, description="of the sample")
 
 
-def read_wikimatrix(
-    path: Path,
-    bad: BadRows,
-    *,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
-    threshold: float = 1.04,
-    select: Literal["random", "top"] = "random",
-    limit: int | None = 50_000,
-    seed: int = 0,
-) -> Iterator[ParallelPair]:
+def read_wikimatrix(path: Path, bad: BadRows, options: WikiMatrixOptions) -> Iterator[ParallelPair]:
     """At most `limit` pairs with a margin of `threshold` or more, in the order of the file.
 
     select="top" takes those with the highest margin (short and boilerplate-heavy), "random" a seeded sample in which
     a smaller limit gives a subset of a larger one. Holds `limit` pairs, never the file. Rows under the threshold
     and rows not drawn are counted. Hu et al. 2023 sample 50,000 pairs per language and do not say how.
     """
-    source, target = languages_of(path, source_lang, target_lang)
-    if limit is None:
-        yield from (pair for _, pair in _above(path, bad, source, target, threshold))
-        return
-    # A heap of the `limit` best rows; the row number breaks ties and the pair itself is never compared.
-    heap: list[tuple[float, int, ParallelPair]] = []
-    for number, pair in _above(path, bad, source, target, threshold):
-        value = float(pair.score or 0) if select == "top" else float(mix(seed, number))
-        entry = (value, -number, pair)
-        if len(heap) < limit:
-            heapq.heappush(heap, entry)
-        else:
-            if limit:
-                heapq.heappushpop(heap, entry)
-            bad.passed_over(path, f"rows over the limit of {limit:,} not taken (select={select})")
-    for _, _, pair in sorted(heap, key=lambda entry: -entry[1]):
-        yield pair
+    source, target = languages_of(path, options)
 
-
-def _above(path: Path, bad: BadRows, source: str, target: str, threshold: float) -> Iterator[tuple[int, ParallelPair]]:
-    def parse(row: tuple[int, str]) -> tuple[int, ParallelPair]:
-        cells = row[1].split("\t")
+    def parse(line: str) -> ParallelPair:
+        cells = line.split("\t")
         if len(cells) != 3:
             raise BadRow(f"{len(cells)} column(s), 3 are needed: margin, source, target")
-        margin = _margin(row[1])
+        margin = _margin(line)
         if margin is None:
             raise BadRow(f"the margin '{cells[0]}' is no number")
         if not cells[1].strip() or not cells[2].strip():
             raise BadRow("an empty side")
-        return row[0], ParallelPair(cells[1], cells[2], source, target, score=margin)
+        return ParallelPair(cells[1], cells[2], source, target, score=margin)
 
-    for number, pair in bad.parsed(path, ((number, (number, line)) for number, line in filled_lines(path)), parse):
-        if pair.score is not None and pair.score >= threshold:
-            yield number, pair
-        else:
-            bad.passed_over(path, f"rows under the margin {threshold} not taken")
+    def above() -> Iterator[tuple[int, ParallelPair]]:
+        for number, pair in bad.placed(path, filled_lines(path), parse):
+            if pair.score is not None and pair.score >= options.threshold:
+                yield number, pair
+            else:
+                bad.passed_over(path, f"rows under the margin {options.threshold} not taken")
+
+    def value(number: int, pair: ParallelPair) -> float:
+        return float(pair.score or 0) if options.select == "top" else float(mix(options.seed, number))
+
+    left_out = f"rows over the limit of {options.limit or 0:,} not taken (select={options.select})"
+    return highest(above(), options.limit, value, partial(bad.passed_over, path, left_out))
 
 
 def _margin(line: str) -> float | None:
@@ -221,7 +195,7 @@ class AlignedOptions(Settings):
     pairs: Sequence[str] = Field((), description="such as [en-ko, tr-zh]; must be given")
 
 
-def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = ()) -> Iterator[ParallelPair]:
+def read_aligned_documents(path: Path, bad: BadRows, options: AlignedOptions) -> Iterator[ParallelPair]:
     """Sentence k of a document beside sentence k of its version, for each of `pairs` ("en-ko", "tr-zh").
 
     The group of a pair is the file, the document's group and k: the same sentence in a third language shares it.
@@ -229,11 +203,11 @@ def read_aligned_documents(path: Path, bad: BadRows, *, pairs: Sequence[str] = (
     other language, or with the group of an earlier one of their language are left out and counted. Holds the documents
     of the languages asked for in memory.
     """
-    if not pairs:
+    if not options.pairs:
         raise BadInput(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
-    code_pairs = [_codes(pair) for pair in pairs]
+    code_pairs = [_codes(pair) for pair in options.pairs]
     documents: dict[str, dict[str, Document]] = defaultdict(dict)
-    for document in read_document_rows(path, bad):
+    for document in read_document_rows(path, bad, RowOptions()):
         if not any(document.lang in codes for codes in code_pairs):
             continue
         if not document.group:

@@ -23,7 +23,7 @@ from interlingua.data.readers.rows import (
     scores,
     string,
 )
-from interlingua.data.readers.source import columns, filled_lines, first_keys, head, whole_json
+from interlingua.data.readers.source import QuestionOptions, columns, filled_lines, first_keys, head, whole_json
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines, reencode
@@ -123,10 +123,10 @@ def is_dpr(path: Path, start: str) -> bool:
     return start.lstrip().startswith("[") and '"positive_ctxs"' in start
 
 
-def read_dpr(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+def read_dpr(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
     """One record an element. `positive_ctxs` become the positives with the gold paragraph (score 1000) first,
     `hard_negative_ctxs` the negatives. The array is streamed. DPR gives its questions no id."""
-    return bad.parsed(path, json_array(path), lambda row: _dpr_record(row, lang))
+    return bad.parsed(path, json_array(path), lambda row: _dpr_record(row, options.lang))
 
 
 def _dpr_record(row: dict[str, Any], lang: str) -> QuestionPassage:
@@ -214,33 +214,33 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
         raise BadInput(f"{path}: not in SQuAD's layout: {bad}.") from bad
 
 
-def read_squad(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+def read_squad(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
     """One record a question. Questions marked `is_impossible` (SQuAD 2.0) have no positive: counted, not read."""
 
     def parse(paragraph: Paragraph) -> tuple[Passage, list[dict[str, Any]]]:
         text, title = string(paragraph.row, "context"), paragraph.title
-        return Passage(content_id(title, text), text, title, lang), objects(paragraph.row, "qas")
+        return Passage(content_id(title, text), text, title, options.lang), objects(paragraph.row, "qas")
 
     entries = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
     for place, (positive, rows) in bad.placed(path, entries, parse):
         questions = [(f"{place}.qas[{q}]", row) for q, row in enumerate(rows) if not row.get("is_impossible")]
         if len(questions) < len(rows):
             bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(questions))
-        yield from bad.parsed(path, questions, lambda row, positive=positive: _squad_record(row, positive, lang))  # type: ignore[misc]
+        yield from bad.parsed(path, questions, lambda row, positive=positive: _squad_record(row, positive))  # type: ignore[misc]
 
 
-def _squad_record(row: dict[str, Any], positive: Passage, lang: str) -> QuestionPassage:
-    return QuestionPassage(string(row, "question"), (positive,), (), lang, string(row, "id", ""))
+def _squad_record(row: dict[str, Any], positive: Passage) -> QuestionPassage:
+    return QuestionPassage(string(row, "question"), (positive,), (), positive.lang, string(row, "id", ""))
 
 
 def is_tevatron(path: Path, start: str) -> bool:
     return {"query", "positive_passages"} <= first_keys(start)
 
 
-def read_tevatron(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+def read_tevatron(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
     """One record a line: `query_id, query, positive_passages, negative_passages` of `docid, title, text[, lang]`, and
     perhaps `scores`, a teacher's, of the first positive and of each negative."""
-    return bad.parsed(path, filled_lines(path), lambda line: _tevatron_record(line, lang))
+    return bad.parsed(path, filled_lines(path), lambda line: _tevatron_record(line, options.lang))
 
 
 def as_row(record: QuestionPassage) -> dict[str, Any]:
@@ -282,9 +282,9 @@ def is_triples(path: Path, start: str) -> bool:
     return columns(start) >= 3
 
 
-def read_triples(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+def read_triples(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
     """One record a line, one or more negatives. Lines of three numbers (qidpidtriples) are bad rows: ids, no texts."""
-    return bad.parsed(path, filled_lines(path), lambda line: _triples_record(line, lang))
+    return bad.parsed(path, filled_lines(path), lambda line: _triples_record(line, options.lang))
 
 
 def _triples_record(line: str, lang: str) -> QuestionPassage:
@@ -304,14 +304,14 @@ def is_plain_questions(path: Path, start: str) -> bool:
     return {"question", "passage"} <= first_keys(start)
 
 
-def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[QuestionPassage]:
+def read_plain_questions(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
     """One record a line, with hard negatives in `negatives`, texts or objects like the row itself (`passage`, `title`).
     `lang` of the row wins over the `lang` given. Further fields (answers) are not used."""
 
     def parse(line: str) -> QuestionPassage:
         row = json_object(line)
-        lang_here = lang_of(row, lang)
-        positive = passage(row, lang_here, id_keys=("passage_id",), text_key="passage")
+        lang = lang_of(row, options.lang)
+        positive = passage(row, lang, id_keys=("passage_id",), text_key="passage")
         given = _negatives(row)
         negatives = [one for one in given if str(one.get("passage", "?")).strip()]
         if len(negatives) < len(given):
@@ -319,8 +319,8 @@ def read_plain_questions(path: Path, bad: BadRows, *, lang: str) -> Iterator[Que
         return QuestionPassage(
             string(row, "question"),
             (positive,),
-            tuple(passage(one, lang_here, id_keys=("passage_id", "docid"), text_key="passage") for one in negatives),
-            lang_here,
+            tuple(passage(one, lang, id_keys=("passage_id", "docid"), text_key="passage") for one in negatives),
+            lang,
             string(row, "id", ""),
         )
 

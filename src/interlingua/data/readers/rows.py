@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -174,6 +175,27 @@ def passage(row: dict[str, Any], lang: str, *, id_keys: tuple[str, ...] = (), te
     lang = lang_of(row, lang) if row.get("lang") else lang
     passage_id = next((string(row, key) for key in id_keys if row.get(key) not in (None, "")), None)
     return Passage(passage_id or content_id(title, text), text, title, lang)
+
+
+def highest(
+    rows: Iterable[tuple[int, Record]],
+    limit: int | None,
+    value: Callable[[int, Record], float],
+    pass_over: Callable[[], None],
+) -> Iterator[Record]:
+    """The `limit` records (None: all) with the highest `value(row number, record)`, of equal ones the first, in the
+    order of their rows. `pass_over` is called for each of the others. Holds `limit` records."""
+    if limit is None:
+        yield from (record for _, record in rows)
+        return
+    heap: list[tuple[float, int, Record]] = []  # the row number breaks ties; records are never compared
+    for number, record in rows:
+        heapq.heappush(heap, (value(number, record), -number, record))
+        if len(heap) > limit:
+            heapq.heappop(heap)
+            pass_over()
+    for _, _, record in sorted(heap, key=lambda entry: -entry[1]):
+        yield record
 
 
 def content_id(title: str, text: str) -> str:

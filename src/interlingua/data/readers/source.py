@@ -174,10 +174,10 @@ def languages_in_name(path: Path) -> tuple[str, str] | None:
     return None
 
 
-def languages_of(path: Path, source_lang: str | None, target_lang: str | None) -> tuple[str, str]:
+def languages_of(path: Path, options: PairOptions) -> tuple[str, str]:
     """The languages of the first and the second column: those given, else those in the file name."""
     codes = languages_in_name(path) or (None, None)
-    source, target = source_lang or codes[0], target_lang or codes[1]
+    source, target = options.source_lang or codes[0], options.target_lang or codes[1]
     if not source or not target:
         raise BadInput(
             f"{path}: the file name tells no pair of languages (like ar-en.tsv). Give source_lang and target_lang, "
@@ -277,6 +277,12 @@ class RowOptions(Settings):
     lang: str | None = Field(None, description="the language of rows that do not name theirs")
 
 
+class QuestionOptions(Settings):
+    """A format of questions, whose rows may say their language."""
+
+    lang: str = Field("en", description="the language of rows that do not name theirs")
+
+
 class PairOptions(Settings):
     """A format of sentence pairs."""
 
@@ -286,8 +292,8 @@ class PairOptions(Settings):
 
 @dataclass(frozen=True)
 class Format(Generic[Record]):
-    """`matches(path, first 64 KiB)` recognises it by content; `read(path, bad rows, **options)` reads it, with those of
-    `options` that are given. A format of two files has no `matches`: the files were found by their names."""
+    """`matches(path, first 64 KiB)` recognises it by content; `read(path, bad rows, options)` reads it. A format of two
+    files has no `matches`: the files were found by their names."""
 
     name: str
     what: str
@@ -295,16 +301,15 @@ class Format(Generic[Record]):
     matches: Callable[[Path, str], bool] | None
     options: type[Settings] = NoOptions
 
-    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Those of the options `given` that this format has. Raises BadInput for a value that cannot be, and
-        for a value of an option that it does not have."""
+    def checked(self, given: dict[str, Any]) -> Settings:
+        """The options of this format, of which some are `given`. Raises BadInput for a value that cannot be, and for a
+        value of an option that it does not have."""
         fields = self.options.model_fields
         for key, value in given.items():
             if key not in fields and value is not None:
                 raise BadInput(f"the format '{self.name}' has no option '{key}'.{suggestion(key, fields)}")
         own = {key: value for key, value in given.items() if key in fields}
-        chosen = self.options.checked(own, f"the format '{self.name}'")
-        return {key: getattr(chosen, key) for key in own}
+        return self.options.checked(own, f"the format '{self.name}'")
 
 
 def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:
@@ -352,7 +357,7 @@ def read_all(
     def records() -> Iterator[Record]:
         try:
             for unit, reader, unit_options in chosen:
-                yield from reader.read(unit, bad, **unit_options)
+                yield from reader.read(unit, bad, unit_options)
         finally:
             bad.report()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
-from interlingua.data.readers.source import Format, PathLike, columns, expand, filled_lines, head, recognise
+from interlingua.data.readers.source import Format, NoOptions, PathLike, columns, expand, filled_lines, head, recognise
 from interlingua.data.records import Passage, Query
 from interlingua.settings import Settings
 
@@ -40,34 +40,28 @@ def id_queries(path: Path, bad: BadRows, lang: str) -> Iterator[Query]:
 
 def _parser(path: Path, lang: str) -> Callable[[str], Passage]:
     """Choose the parser of a file by its first line: jsonl or TSV."""
-    return _object(lang) if head(path).lstrip().startswith("{") else _cells(lang)
+    parse = _of_object if head(path).lstrip().startswith("{") else _of_columns
+
+    def filled(line: str) -> Passage:
+        passage = parse(line, lang)
+        if not passage.text.strip() and not passage.title.strip():
+            raise BadRow(f"'{passage.id}' has no text")
+        return passage
+
+    return filled
 
 
-def _object(default: str) -> Callable[[str], Passage]:
-    def parse(line: str) -> Passage:
-        row = json_object(line)
-        key = next((key for key in ID_KEYS if key in row), ID_KEYS[0])
-        return _filled(
-            Passage(string(row, key), string(row, "text", ""), string(row, "title", ""), lang_of(row, default))
-        )
-
-    return parse
+def _of_object(line: str, default: str) -> Passage:
+    row = json_object(line)
+    key = next((key for key in ID_KEYS if key in row), ID_KEYS[0])
+    return Passage(string(row, key), string(row, "text", ""), string(row, "title", ""), lang_of(row, default))
 
 
-def _cells(lang: str) -> Callable[[str], Passage]:
-    def parse(line: str) -> Passage:
-        cells = line.split("\t")
-        if len(cells) not in (2, 3) or not cells[0].strip():
-            raise BadRow(f"{len(cells)} column(s), needed are an id and a text, perhaps a title between them")
-        return _filled(Passage(cells[0].strip(), cells[-1], cells[1] if len(cells) == 3 else "", lang))
-
-    return parse
-
-
-def _filled(passage: Passage) -> Passage:
-    if not passage.text.strip() and not passage.title.strip():
-        raise BadRow(f"'{passage.id}' has no text")
-    return passage
+def _of_columns(line: str, lang: str) -> Passage:
+    cells = line.split("\t")
+    if len(cells) not in (2, 3) or not cells[0].strip():
+        raise BadRow(f"{len(cells)} column(s), needed are an id and a text, perhaps a title between them")
+    return Passage(cells[0].strip(), cells[-1], cells[1] if len(cells) == 3 else "", lang)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +86,27 @@ def read_id_triples(
         head(file)
         reader = recognise(file, TRIPLES, format)
         chosen.append((file, reader, reader.checked({"scores": True} if scores else {})))
-    return (triple for file, reader, options in chosen for triple in reader.read(file, bad, **options))
+    return (triple for file, reader, options in chosen for triple in reader.read(file, bad, options))
 
 
 def _matches_json(path: Path, start: str) -> bool:
     return start.lstrip().startswith("[")
 
 
-def _read_json(path: Path, bad: BadRows) -> Iterator[IdTriple]:
+Parts = tuple[str, tuple[str, ...], tuple[float, ...]]
+"""Query, passages and scores of an `IdTriple`."""
+
+
+def _triples(path: Path, bad: BadRows, parse: Callable[[str], Parts]) -> Iterator[IdTriple]:
+    return (IdTriple(*parts, path, line) for line, parts in bad.placed(path, filled_lines(path), parse))
+
+
+def _read_json(path: Path, bad: BadRows, options: NoOptions) -> Iterator[IdTriple]:
     """ColBERT's: `[query, positive, negative, …]` a line, or `[query, [positive, score], [negative, score], …]`."""
-    rows = ((number, (number, line)) for number, line in filled_lines(path))
-    return bad.parsed(path, rows, lambda row: _of_json(path, *row))
+    return _triples(path, bad, _of_json)
 
 
-def _of_json(path: Path, line: int, text: str) -> IdTriple:
+def _of_json(text: str) -> Parts:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -118,7 +119,7 @@ def _of_json(path: Path, line: int, text: str) -> IdTriple:
         if not all(isinstance(one, list) and len(one) == 2 for one in candidates):
             raise BadRow("every passage must be [id, score], or none")
         candidates, scores = [one[0] for one in candidates], [_number(one[1]) for one in candidates]
-    return IdTriple(_id(query), tuple(map(_id, candidates)), tuple(scores), path, line)
+    return _id(query), tuple(map(_id, candidates)), tuple(scores)
 
 
 def _matches_qrels(path: Path, start: str) -> bool:
@@ -130,7 +131,7 @@ def _matches_qrels(path: Path, start: str) -> bool:
     )
 
 
-def _read_qrels(path: Path, bad: BadRows) -> Iterator[IdTriple]:
+def _read_qrels(path: Path, bad: BadRows, options: NoOptions) -> Iterator[IdTriple]:
     """Judgements, TREC's or BEIR's: each passage of grade 1 or above is a positive, and no negative beside it."""
 
     def parse(line: str) -> tuple[str, str, float]:
@@ -157,15 +158,14 @@ class TsvOptions(Settings):
     scores: bool = Field(False, description="a teacher's scores stand in two columns before the ids")
 
 
-def _read_tsv(path: Path, bad: BadRows, *, scores: bool = False) -> Iterator[IdTriple]:
+def _read_tsv(path: Path, bad: BadRows, options: TsvOptions) -> Iterator[IdTriple]:
     """`query <tab> positive <tab> negative [<tab> negative …]`; with `scores` `score of the positive <tab> score of the
     negative <tab> query <tab> positive <tab> negative`, as the scores of MS MARCO's cross-encoders are published
     (Hofstätter et al. 2020)."""
-    rows = ((number, (number, line)) for number, line in filled_lines(path))
-    return bad.parsed(path, rows, lambda row: _of_cells(path, *row, scores))
+    return _triples(path, bad, lambda line: _of_cells(line, options.scores))
 
 
-def _of_cells(path: Path, line: int, text: str, scored: bool) -> IdTriple:
+def _of_cells(text: str, scored: bool) -> Parts:
     cells = text.split("\t")
     if scored and len(cells) != 5:
         raise BadRow(f"{len(cells)} column(s), 5 are needed: score, score, query, positive, negative")
@@ -173,7 +173,7 @@ def _of_cells(path: Path, line: int, text: str, scored: bool) -> IdTriple:
     if len(ids) < 3:
         raise BadRow(f"{len(ids)} column(s), at least 3 are needed: query, positive, negative")
     query, *passages = map(_id, ids)
-    return IdTriple(query, tuple(passages), tuple(map(_number, scores)), path, line)
+    return query, tuple(passages), tuple(map(_number, scores))
 
 
 def _id(value: object) -> str:

@@ -13,7 +13,7 @@ from xml.parsers import expat
 import polib
 
 from interlingua.data.readers.rows import BadRow, BadRows, lang_of
-from interlingua.data.readers.source import head, plain_name
+from interlingua.data.readers.source import PairOptions, head, plain_name
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines
@@ -129,14 +129,12 @@ def is_tmx(path: Path, start: str) -> bool:
     return "<tmx" in start
 
 
-def read_tmx(
-    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_tmx(path: Path, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """The pairs of every unit, streamed. `source_lang` and `target_lang` choose among more than two languages;
     without both, every other language is paired with English (with the unit's first language where there is no
     English), source first. Pairs of one unit with several languages share a `group`. Units without the language
     asked for are counted, as are variants without text and in what is no language."""
-    source_lang, target_lang = (tag and normalise_code(tag) for tag in (source_lang, target_lang))
+    source_lang, target_lang = (tag and normalise_code(tag) for tag in (options.source_lang, options.target_lang))
     units = ((unit.line, unit) for unit in _tmx_units(path))
     for unit, texts in bad.parsed(path, units, lambda unit: (unit, _tmx_texts(unit, path, bad))):
         pairs = _pairs(texts, source_lang, target_lang)
@@ -205,13 +203,11 @@ def is_xliff(path: Path, start: str) -> bool:
     return XLIFF.search(start) is not None
 
 
-def read_xliff(
-    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_xliff(path: Path, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """One record a trans-unit (1.2) or segment (2.0), streamed; languages from the file unless given. Units without
     a translation are counted, as are those that are not to be translated, not approved, or that a state calls
     unfinished; suggestions (alt-trans) are not read."""
-    langs = {"source": source_lang, "target": target_lang}
+    langs = {"source": options.source_lang, "target": options.target_lang}
 
     def parse(unit: Segment) -> tuple[ParallelPair, bool]:
         codes = []
@@ -288,9 +284,7 @@ def is_po(path: Path, start: str) -> bool:
     return plain_name(path).endswith((".po", ".pot")) or ("\nmsgid " in f"\n{start}" and "\nmsgstr" in start)
 
 
-def read_po(
-    path: Path, bad: BadRows, *, source_lang: str | None = None, target_lang: str | None = None
-) -> Iterator[ParallelPair]:
+def read_po(path: Path, bad: BadRows, options: PairOptions) -> Iterator[ParallelPair]:
     """One record a translated entry, `msgid` as the source (English unless given). The target language is the
     header's `Language`, else the file name (`fr.po`), unless given. Fuzzy, obsolete and untranslated entries are
     counted. Of an entry with plurals the plural is paired with the form for `MANY`, as the header's `Plural-Forms`
@@ -300,8 +294,8 @@ def read_po(
         catalogue = polib.pofile(content.translate(HIDDEN))
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
-    source = normalise_code(source_lang or "en")
-    target = target_lang or catalogue.metadata.get("Language") or code_of_name(plain_name(path).split(".")[0])
+    source = normalise_code(options.source_lang or "en")
+    target = options.target_lang or catalogue.metadata.get("Language") or code_of_name(plain_name(path).split(".")[0])
     if not target:
         raise BadInput(
             f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
