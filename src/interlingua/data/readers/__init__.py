@@ -1,4 +1,4 @@
-"""Readers: any public format in, records out. One small file per format, all of them in the tables below.
+"""Readers: any public format in, records out. A format is two functions and a row in the table of its kind of record.
 
 Every function takes a file, a folder or a glob (all files in sorted order), gzipped or not, or the bundled
 `encyclopedia`, `encyclopedia:train`, `encyclopedia:test`; recognises the format by content unless `format` names it;
@@ -15,49 +15,23 @@ from typing import Any
 
 from interlingua.data import encyclopedia
 from interlingua.data.readers.documents import (
+    DOCUMENTS,
     CcnetOptions,
     PassageOptions,
     is_ccnet,
     is_collection_passages,
     is_documents,
     is_sentence_lines,
-    read_ccnet_documents,
     read_ccnet_sentences,
     read_collection_passages,
-    read_document_rows,
     read_sentence_lines,
     read_sentence_rows,
 )
-from interlingua.data.readers.parallel import (
-    AlignedOptions,
-    WikiMatrixOptions,
-    is_aligned_documents,
-    is_plain_pairs,
-    is_tsv,
-    is_wikimatrix,
-    read_aligned_documents,
-    read_moses,
-    read_plain_pairs,
-    read_tsv,
-    read_wikimatrix,
-)
-from interlingua.data.readers.questions import (
-    is_dpr,
-    is_plain_questions,
-    is_squad,
-    is_tevatron,
-    is_triples,
-    read_dpr,
-    read_plain_questions,
-    read_squad,
-    read_tevatron,
-    read_triples,
-)
+from interlingua.data.readers.parallel import PARALLEL
+from interlingua.data.readers.questions import QUESTIONS
 from interlingua.data.readers.source import (
     Format,
-    PairOptions,
     PathLike,
-    QuestionOptions,
     RowOptions,
     TwoFiles,
     expand,
@@ -67,7 +41,6 @@ from interlingua.data.readers.source import (
     read_all,
     source_fingerprint,
 )
-from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair, QuestionPassage, Sentence
 from interlingua.errors import BadInput, suggestion
 from interlingua.text.languages import language_at_end, normalise_code
@@ -84,24 +57,6 @@ __all__ = [
     "source_fingerprint",
 ]
 
-QUESTIONS: tuple[Format[QuestionPassage], ...] = (
-    Format("dpr", "DPR's training JSON", read_dpr, is_dpr, QuestionOptions),
-    Format("squad", "SQuAD JSON", read_squad, is_squad, QuestionOptions),
-    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron, QuestionOptions),
-    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions, QuestionOptions),
-    Format("triples", "TSV of query, positive, negative", read_triples, is_triples, QuestionOptions),
-)
-PARALLEL: tuple[Format[ParallelPair], ...] = (
-    Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None, PairOptions),
-    Format("tmx", "TMX", read_tmx, is_tmx, PairOptions),
-    Format("xliff", "XLIFF 1.2, 2.0", read_xliff, is_xliff, PairOptions),
-    Format("po", "gettext PO", read_po, is_po, PairOptions),
-    Format("documents", "jsonl of aligned documents", read_aligned_documents, is_aligned_documents, AlignedOptions),
-    Format("jsonl", "jsonl with source, target", read_plain_pairs, is_plain_pairs, PairOptions),
-    Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix, WikiMatrixOptions),
-    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv, PairOptions),
-)
-
 
 def _parallel_format(path: Path, start: str) -> str:
     """The name of the format of parallel text that the content has, or ""."""
@@ -113,10 +68,6 @@ def _is_plain_text(path: Path, start: str) -> bool:
     return is_sentence_lines(path, start) and not _parallel_format(path, start)
 
 
-DOCUMENTS: tuple[Format[Document], ...] = (
-    Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents, RowOptions),
-    Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_documents, is_ccnet, CcnetOptions),
-)
 SENTENCES: tuple[Format[Sentence], ...] = (
     Format(
         "passages",

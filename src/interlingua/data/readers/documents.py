@@ -12,7 +12,15 @@ from typing import Literal
 from pydantic import Field
 
 from interlingua.data.readers.rows import BadRow, BadRows, highest, json_object, lang_of, string
-from interlingua.data.readers.source import RowOptions, columns, filled_lines, first_keys, language_suffix, plain_name
+from interlingua.data.readers.source import (
+    Format,
+    RowOptions,
+    columns,
+    filled_lines,
+    first_keys,
+    language_suffix,
+    plain_name,
+)
 from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
 from interlingua.data.store import KeyedStore
 from interlingua.data.stream import mix
@@ -170,6 +178,11 @@ def _names(path: Path) -> list[str]:
     return [plain_name(path).split(".")[0], path.parent.name, path.parent.parent.name]
 
 
+DOCUMENTS: tuple[Format[Document], ...] = (
+    Format("jsonl", "jsonl with sentences or text", read_document_rows, is_documents, RowOptions),
+    Format("ccnet", "CCNet's jsonl with raw_content", read_ccnet_documents, is_ccnet, CcnetOptions),
+)
+
 BEST = 6
 """The highest grade: the document in the other language of what BM25 ranks first in the query's own."""
 CHUNK = 1 << 12
@@ -196,8 +209,8 @@ def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Ite
 
     Those that are linked wait in a temporary folder, not in memory. Pairs with a document that has no text are counted.
     """
-    documents, target_lang = (options.source_documents, options.target_documents), options.target_lang
-    if not documents[0] or not documents[1] or not target_lang:
+    source, target, target_lang = options.source_documents, options.target_documents, options.target_lang
+    if not source or not target or not target_lang:
         raise BadInput(
             f"{path}: CLIRMatrix needs source_documents=…, target_documents=… (TSV of id and text) and target_lang=…."
         )
@@ -210,7 +223,7 @@ def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Ite
                 ids.add(document_id)
         stores = [
             _store(Path(folder, str(place)), files, bad, ids, lang)
-            for place, (files, ids, lang) in enumerate(zip(documents, id_sets, langs, strict=True))
+            for place, (files, ids, lang) in enumerate(zip((source, target), id_sets, langs, strict=True))
         ]
         spool.seek(0)
         pairs = (line.rstrip("\n").split("\t") for line in spool)

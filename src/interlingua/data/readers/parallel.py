@@ -18,6 +18,7 @@ from pydantic import Field
 from interlingua.data.readers.documents import read_document_rows
 from interlingua.data.readers.rows import LARGEST, BadRow, BadRows, highest, json_object, lang_of, string
 from interlingua.data.readers.source import (
+    Format,
     PairOptions,
     RowOptions,
     TwoFiles,
@@ -29,6 +30,7 @@ from interlingua.data.readers.source import (
     languages_in_name,
     languages_of,
 )
+from interlingua.data.readers.xml import is_po, is_tmx, is_xliff, read_po, read_tmx, read_xliff
 from interlingua.data.records import Document, ParallelPair
 from interlingua.data.stream import mix
 from interlingua.errors import BadInput
@@ -207,7 +209,7 @@ def read_aligned_documents(path: Path, bad: BadRows, options: AlignedOptions) ->
         raise BadInput(f"{path}: say which languages to join, such as options: {{pairs: [en-ko, tr-zh]}}.")
     code_pairs = [_codes(pair) for pair in options.pairs]
     documents: dict[str, dict[str, Document]] = defaultdict(dict)
-    for document in read_document_rows(path, bad, RowOptions()):
+    for document in read_document_rows(path, bad, RowOptions(lang=None)):
         if not any(document.lang in codes for codes in code_pairs):
             continue
         if not document.group:
@@ -242,3 +244,15 @@ def _codes(pair: str) -> tuple[str, str]:
     if not dash:
         raise BadInput(f"'{pair}' is not a pair of languages. Write it as en-ko.")
     return normalise_code(first), normalise_code(second)
+
+
+PARALLEL: tuple[Format[ParallelPair], ...] = (
+    Format("moses", "two files x.ar, x.en; also Tatoeba", read_moses, None, PairOptions),
+    Format("tmx", "TMX", read_tmx, is_tmx, PairOptions),
+    Format("xliff", "XLIFF 1.2, 2.0", read_xliff, is_xliff, PairOptions),
+    Format("po", "gettext PO", read_po, is_po, PairOptions),
+    Format("documents", "jsonl of aligned documents", read_aligned_documents, is_aligned_documents, AlignedOptions),
+    Format("jsonl", "jsonl with source, target", read_plain_pairs, is_plain_pairs, PairOptions),
+    Format("wikimatrix", "TSV of margin, source, target", read_wikimatrix, is_wikimatrix, WikiMatrixOptions),
+    Format("tsv", "TSV of source, target[, origin]; also Tatoeba", read_tsv, is_tsv, PairOptions),
+)

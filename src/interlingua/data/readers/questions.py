@@ -23,7 +23,7 @@ from interlingua.data.readers.rows import (
     scores,
     string,
 )
-from interlingua.data.readers.source import QuestionOptions, columns, filled_lines, first_keys, head, whole_json
+from interlingua.data.readers.source import Format, QuestionOptions, columns, filled_lines, first_keys, head, whole_json
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines, reencode
@@ -336,3 +336,12 @@ def _negatives(row: dict[str, Any]) -> list[dict[str, Any]]:
         raise BadRow("'negatives' must be a list of texts or objects")
     as_objects = [{"passage": one} if isinstance(one, str) else one for one in given]
     return [{"passage": one["text"], **one} if "text" in one else one for one in as_objects]
+
+
+QUESTIONS: tuple[Format[QuestionPassage], ...] = (
+    Format("dpr", "DPR's training JSON", read_dpr, is_dpr, QuestionOptions),
+    Format("squad", "SQuAD JSON", read_squad, is_squad, QuestionOptions),
+    Format("tevatron", "jsonl of Tevatron, Mr.TyDi, MIRACL", read_tevatron, is_tevatron, QuestionOptions),
+    Format("jsonl", "jsonl with question, passage", read_plain_questions, is_plain_questions, QuestionOptions),
+    Format("triples", "TSV of query, positive, negative", read_triples, is_triples, QuestionOptions),
+)
