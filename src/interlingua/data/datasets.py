@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -211,15 +211,13 @@ OWN_OPTIONS = {"cloze": ("seed", "max_sentences", "max_chars", "keep"), "linked"
 """Options that are not the reader's but of what is made of its records."""
 FILE_OPTIONS = ("queries", "passages", "source_documents", "target_documents")
 """Options that name files."""
-KINDS = ("questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked")
+Kind = Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked"]
 
 
 class DataSpec(Settings):
     """One entry of `data:`."""
 
-    kind: (
-        Literal["questions", "triples", "parallel", "sentences", "documents", "cloze", "contexts", "linked"] | None
-    ) = Field(None, description="what is read; by default what the entry is called")
+    kind: Kind | None = Field(None, description="what is read; by default what the entry is called")
     path: str | list[str] = Field(description="files, folders or globs; 'encyclopedia:train' is bundled")
     format: str | None = Field(None, description="the format of the files; none: recognised by their content")
     batch: int = Field(48, gt=0, le=1_000_000, description="records a step")
@@ -291,7 +289,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         )
     options = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
-        raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(KINDS)}.")
+        raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(get_args(Kind))}.")
     records: Iterable[Any] = (r for source in _sources(kind, spec.paths()) for r in READERS[kind](source, **options))
     report = FilterReport()
     if kind == "cloze":

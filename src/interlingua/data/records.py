@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 Qrels = dict[str, dict[str, int]]
 """query id → passage id → graded relevance (0 = judged, not relevant)."""
@@ -160,10 +160,8 @@ TrainingRecord = QuestionPassage | ParallelPair | Sentence | Document | LinkedDo
 StoredRecord = TrainingRecord | Passage | Query
 Record = TypeVar("Record", QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
 
-_NAMES = {
-    kind: tuple(one.name for one in fields(kind))
-    for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
-}
+KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(StoredRecord)}
+_NAMES = {kind: tuple(one.name for one in fields(kind)) for kind in KINDS.values()}
 
 
 def encode(record: StoredRecord) -> str:

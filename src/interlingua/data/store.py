@@ -8,32 +8,17 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
-from interlingua.data.records import (
-    Document,
-    LinkedDocuments,
-    ParallelPair,
-    Passage,
-    Query,
-    QuestionPassage,
-    Record,
-    Sentence,
-    decode,
-    encode,
-    language_of,
-)
+from interlingua.data.records import KINDS, Passage, Query, Record, decode, encode, language_of
 from interlingua.errors import BadInput, Damaged, NotFound
 
 Indices = npt.NDArray[np.int64]
 Held = TypeVar("Held", covariant=True)
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (QuestionPassage, ParallelPair, Sentence, Document, LinkedDocuments, Passage, Query)
-}
 RECORDS = Layout("store", 2, "records")
 KEYS = Layout("keys", 1, "records by id")
 NOTHING = "no records: the source is empty or everything in it was left out. Check the source."
