@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from interlingua.data.records import ParallelPair
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
 from interlingua.files import existing
-from interlingua.text.languages import find_code
+from interlingua.text.languages import find_code, language_key
 
 LIMIT = 1000
 """Pairs of a test set."""
@@ -93,13 +92,6 @@ def _codes(pair: str) -> tuple[str, str]:
     return codes[0], codes[1]
 
 
-@cache
-def _known(name: str) -> str | None:
-    """Our code of one of Tatoeba's; Norwegian is mostly called Bokmål there."""
-    code = find_code(name)
-    return "no" if code == "nb" else code
-
-
 def _rows(path: Path, cells: int, layout: str) -> Iterator[tuple[int, list[str]]]:
     for number, line in filled_lines(path):
         row = line.split("\t")
@@ -110,10 +102,10 @@ def _rows(path: Path, cells: int, layout: str) -> Iterator[tuple[int, list[str]]
 
 def _languages(path: Path, langs: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int16]]:
     """`[highest id + 1]`: the place in `langs` of a sentence's language, −1 for another or none."""
-    place = {"no" if lang == "nb" else lang: number for number, lang in enumerate(langs)}
+    place = {language_key(lang): number for number, lang in enumerate(langs)}  # Norwegian is mostly Bokmål there
     ids, kinds = array("q"), array("h")
     for _, (number, lang, _text) in _rows(path, 3, "id <tab> language <tab> text"):
-        kind = place.get(_known(lang) or "")
+        kind = place.get(language_key(lang))
         if kind is not None:
             ids.append(int(number))
             kinds.append(kind)
