@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from interlingua.data import encyclopedia
@@ -237,36 +237,33 @@ def _with_languages(collection: Collection, path: Path) -> Collection:
         return collection
     texts = [passage.text or passage.title for passage in without_lang]
     code = language_at_end(path.resolve().name.removesuffix(".gz").removesuffix(".json")) or ""
-    if code and (other := _contradicted(code, texts)):
-        logger.warning(
-            f"{path}: its name ends in '{code}', but its passages are in '{other}', which is taken. If the name is "
-            "right, say so (--lang, lang=…)."
-        )
-        code = ""
+    code = _unless_contradicted(code, texts, path, "passages")
     langs = iter([code] * len(without_lang) if code else _detected(texts, ONE_OF_PASSAGES))
     collection.passages = [
         passage if passage.lang else replace(passage, lang=next(langs)) for passage in collection.passages
     ]
     questions = [query.text for query in collection.queries if not query.lang]
     main = Counter(passage.lang for passage in collection.passages).most_common(1)
-    if code and main and main[0][0] != code and (other := _contradicted(code, questions)):
-        logger.warning(
-            f"{path}: its name ends in '{code}', but its questions are in '{other}', which is taken. If the name is "
-            "right, say so (--lang, lang=…)."
-        )
-        code = ""
+    if main and main[0][0] != code:
+        code = _unless_contradicted(code, questions, path, "questions")
     langs = iter([code] * len(questions) if code else _detected(questions, ONE_OF_QUERIES, main[0][0] if main else ""))
     collection.queries = [query if query.lang else replace(query, lang=next(langs)) for query in collection.queries]
     return collection
 
 
-def _contradicted(lang: str, texts: Sequence[str]) -> str:
-    """The language in which nearly all of some `texts` surely are, where none is in `lang`; else ''."""
-    counts = Counter(filter(None, map(detect_language, _some(texts, SAMPLE // 10) if can_detect() else ())))
-    if not counts or counts[lang]:
-        return ""
-    ((main, count),) = counts.most_common(1)
-    return main if count >= 10 and count >= ONE_OF_QUERIES * sum(counts.values()) else ""
+def _unless_contradicted(code: str, texts: Sequence[str], path: Path, what: str) -> str:
+    """The code in which a name ends, or '' with a warning where nearly all of some `texts` surely are in one other
+    language, and none is in this one."""
+    sample = _some(texts, SAMPLE // 10) if code and can_detect() else ()
+    counts = Counter(filter(None, map(detect_language, sample)))
+    ((other, count),) = counts.most_common(1) or [("", 0)]
+    if counts[code] or count < 10 or count < ONE_OF_QUERIES * counts.total():
+        return code
+    logger.warning(
+        f"{path}: its name ends in '{code}', but its {what} are in '{other}', which is taken. If the name is "
+        "right, say so (--lang, lang=…)."
+    )
+    return ""
 
 
 def _detected(texts: Sequence[str], threshold: float, default: str = "") -> list[str]:
@@ -301,26 +298,19 @@ def check(collection: Collection, where: str) -> None:
             )
     if not collection.qrels:
         raise BadInput(f"{where}: no judgements. Check the qrels file and the split.")
-    query_ids = _ids([item.id for item in collection.queries], "query", where)
-    _known([query for query in collection.qrels if query not in query_ids], "query", where)
-    if stored:
-        return
-    ids = _ids([item.id for item in passages], "passage", where)
-    _known(
-        [passage for grades in collection.qrels.values() for passage in grades if passage not in ids], "passage", where
-    )
+    _check_ids(collection.queries, collection.qrels, "query", where)
+    if not stored:
+        _check_ids(passages, chain.from_iterable(collection.qrels.values()), "passage", where)
 
 
-def _ids(ids: list[str], kind: str, where: str) -> set[str]:
-    unique = set(ids)
-    if len(unique) < len(ids):
-        seen: set[str] = set()
-        duplicate = next(item for item in ids if item in seen or seen.add(item))  # type: ignore[func-returns-value]
-        raise BadInput(f"{where}: the {kind} id '{duplicate}' occurs twice. Ids must be unique.")
-    return unique
-
-
-def _known(unknown: list[str], kind: str, where: str) -> None:
+def _check_ids(items: Iterable[Passage | Query], judged: Iterable[str], kind: str, where: str) -> None:
+    """Raise BadInput for an id that occurs twice, and for one that is `judged` and not there."""
+    ids: set[str] = set()
+    for item in items:
+        if item.id in ids:
+            raise BadInput(f"{where}: the {kind} id '{item.id}' occurs twice. Ids must be unique.")
+        ids.add(item.id)
+    unknown = [name for name in judged if name not in ids]
     if unknown:
         raise BadInput(
             f"{where}: the qrels name {len(unknown):,} unknown {kind} id(s), the first is "
