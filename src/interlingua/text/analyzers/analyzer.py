@@ -159,10 +159,19 @@ def _made(code: str, kind: str) -> Analyzer:
     if kind in SEGMENTERS:
         packages = SEGMENTERS[kind].version
         steps = ("NFKC", f"cut by {packages}", "no case, ASCII digits")
-        return Analyzer(name, f"{version}, {packages}", steps, _segmented(SEGMENTERS[kind].load()), by_space=False)
+        segment = SEGMENTERS[kind].load()
+
+        def cut(text: str) -> list[str]:
+            return [folded(word) for word in segment(term_nfkc(text)) if LETTER_OR_DIGIT.search(word)]
+
+        return Analyzer(name, f"{version}, {packages}", steps, cut, by_space=False)
     turkic = code in TURKIC
     letters = None if kind == "words" else rules.letters
-    prepare = _prepared(letters, turkic)
+
+    def prepare(text: str) -> str:
+        text = term_nfkc(text)
+        return folded(letters(text) if letters else text, turkish=turkic)
+
     first_steps = (
         "NFKC, no case, ASCII digits",
         *(["dotless i"] if turkic else []),
@@ -224,18 +233,3 @@ def _terms(
     steps += ["spellings of a stem"] if after else []
     steps += [f"and character {size}-grams of the words"] if size else []
     return Analyzer(f"{code or 'und'}/{kind}", version, tuple(steps), cut)
-
-
-def _prepared(letters: Rewrite | None, turkic: bool) -> Rewrite:
-    def prepare(text: str) -> str:
-        text = term_nfkc(text)
-        return folded(letters(text) if letters else text, turkish=turkic)
-
-    return prepare
-
-
-def _segmented(segment: Cut) -> Cut:
-    def cut(text: str) -> list[str]:
-        return [folded(word) for word in segment(term_nfkc(text)) if LETTER_OR_DIGIT.search(word)]
-
-    return cut

@@ -164,42 +164,27 @@ def _jieba() -> Segment:
     import jieba
 
     jieba.setLogLevel(logging.WARNING)
-
-    def cut(text: str) -> list[str]:
-        return list(jieba.cut(text))
-
-    return cut
+    return lambda text: list(jieba.cut(text))
 
 
 def _sudachi() -> Segment:
     from sudachipy import Dictionary, SplitMode
 
-    tokenizer = Dictionary(dict="core").tokenizer(mode=SplitMode.A)
-
-    def cut(text: str) -> list[str]:
-        return [word.normalized_form() for piece in PIECE.findall(text) for word in tokenizer.tokenize(piece)]
-
-    return cut
+    cut = Dictionary(dict="core").tokenizer(mode=SplitMode.A).tokenize
+    return lambda text: [word.normalized_form() for piece in PIECE.findall(text) for word in cut(piece)]
 
 
 def _newmm() -> Segment:
     from pythainlp.tokenize import word_tokenize
 
-    def cut(text: str) -> list[str]:
-        return list(word_tokenize(text, engine="newmm", keep_whitespace=False))
-
-    return cut
+    return lambda text: list(word_tokenize(text, engine="newmm", keep_whitespace=False))
 
 
 def _kiwi() -> Segment:
     from kiwipiepy import Kiwi
 
-    kiwi = Kiwi(num_workers=1)
-
-    def cut(text: str) -> list[str]:
-        return [word.form for word in kiwi.tokenize(text) if word.tag.startswith(KOREAN_CONTENT)]
-
-    return cut
+    cut = Kiwi(num_workers=1).tokenize
+    return lambda text: [word.form for word in cut(text) if word.tag.startswith(KOREAN_CONTENT)]
 
 
 SEGMENTERS = {
