@@ -16,6 +16,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import cache_folder
 from interlingua.lazy import by_numba
@@ -30,8 +31,8 @@ READ = 500
 """Characters that are looked at: 2,000 gave no more right answers on 4,670 passages in 15 languages (99.8%)."""
 PARTS = ("weights", "priors", "labels", "moves", "rows", "features")
 """The parts of py3langid's model."""
-KEPT = ("langid", 1, "model that tells languages")
-"""The `Layout` of the folder in which they are kept."""
+KEPT = Layout("langid", 1, "model that tells languages")
+"""The folder in which they are kept."""
 DIALECTS = frozenset({"ary", "arz", "wuu"})
 """Not told apart: 10 of the 240 Chinese passages of XQuAD would count as Wu, and be lost to a search for `zh`."""
 SMALL = frozenset("ace an bcl crh fuv gom gug kik lij ltg nso pcm se vec vo wa".split())
@@ -180,24 +181,15 @@ def _model(file: Path) -> tuple[Any, ...]:
     with suppress(OSError, NotFound, Damaged):
         return _unpacked(place)
     model: tuple[Any, ...] = load_model(file)
-    with suppress(OSError, BadInput):
-        _keep(model, place)
+    with suppress(OSError, BadInput), ArrayFolder.write(place, KEPT) as folder:
+        for name, part in zip(PARTS, model, strict=True):
+            folder.add(name, np.asarray(part))
     return model
 
 
-def _keep(model: tuple[Any, ...], place: Path) -> None:
-    from interlingua.array_folder import ArrayFolder, Layout
-
-    with ArrayFolder.write(place, Layout(*KEPT)) as folder:
-        for name, part in zip(PARTS, model, strict=True):
-            folder.add(name, np.asarray(part))
-
-
 def _unpacked(place: Path) -> tuple[Any, ...]:
-    """Read the model that `_keep` wrote. Raises NotFound where it is missing, Damaged where it was changed."""
-    from interlingua.array_folder import ArrayFolder, Layout
-
-    with ArrayFolder.open(place, Layout(*KEPT)) as folder:
+    """Read the model that `_model` kept. Raises NotFound where it is missing, Damaged where it was changed."""
+    with ArrayFolder.open(place, KEPT) as folder:
         weights, priors, labels, moves, rows, features = (folder.array(name) for name in PARTS)
     # as py3langid has them: Python reads single numbers of an array and of a list much faster than of NumPy's
     numbers = [array(part.dtype.char) for part in (moves, rows)]

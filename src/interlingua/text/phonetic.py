@@ -37,16 +37,7 @@ WITHOUT = frozenset(("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh
 LATIN = regex.compile(r"\p{Latin}")
 CLASSES = {
     letter: key
-    for key, letters in {
-        "P": "bpfvw",
-        "T": "td",
-        "K": "kgqc",
-        "S": "szj",
-        "L": "l",
-        "R": "r",
-        "M": "m",
-        "N": "n",
-    }.items()
+    for letters, key in (("bpfvw", "P"), ("td", "T"), ("kgqc", "K"), ("szj", "S"), *zip("lrmn", "LRMN", strict=True))
     for letter in letters
 }
 """The class of each consonant of the Latin alphabet."""
