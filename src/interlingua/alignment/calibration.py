@@ -298,8 +298,7 @@ def _mutual(matches: Matches, held_out: NDArray[np.bool_]) -> int:
 
 
 def _applied(language_map: LanguageMap, vectors: Floats) -> Floats:
-    mapped: Floats = language_map(torch.from_numpy(vectors)).numpy()
-    return mapped
+    return language_map(torch.from_numpy(vectors)).numpy()
 
 
 MIN_TEXTS = 50  # a standard deviation is then known to a tenth

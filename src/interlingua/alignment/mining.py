@@ -48,8 +48,7 @@ def margin(cosines: Scores, mean_x: Scores, mean_y: Scores, kind: str = "ratio")
         return cosines
     mean = (mean_x + mean_y) / np.float32(2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        margins: Scores = cosines / mean if kind == "ratio" else cosines - mean
-    return margins
+        return cosines / mean if kind == "ratio" else cosines - mean
 
 
 def margin_scores(x: Any, y: Any, k: int = 4, kind: str = "ratio") -> Scores:

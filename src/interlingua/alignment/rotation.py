@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from interlingua.alignment.neighbours import Neighbours, nearest, nearest_both
+from interlingua.alignment.neighbours import nearest, nearest_both
 from interlingua.errors import BadInput
 from interlingua.models.encode import default_device
 from interlingua.progress import track
@@ -44,8 +44,7 @@ class Matches:
 
     def mutual(self) -> Indices:
         """Rows of x whose match has them for its own."""
-        rows: Indices = np.flatnonzero(self.backward[self.forward] == np.arange(len(self.forward)))
-        return rows
+        return np.flatnonzero(self.backward[self.forward] == np.arange(len(self.forward)))
 
 
 def csls_matches(x: Any, y: Any, k: int = NEIGHBOURS) -> Matches:
@@ -54,7 +53,7 @@ def csls_matches(x: Any, y: Any, k: int = NEIGHBOURS) -> Matches:
     Memory is that of `neighbours.nearest`: no matrix of n × m. Raises BadInput for NaN and zero vectors.
     """
     x, y = _unit(x), _unit(y)
-    of_x, of_y = (_mean(neighbours) for neighbours in nearest_both(x, y, k))
+    of_x, of_y = (neighbours.cosines.mean(axis=1) for neighbours in nearest_both(x, y, k))
     forward = nearest(_asking(x), _answering(y, of_y), 1).indices[:, 0]
     backward = nearest(_asking(y), _answering(x, of_x), 1).indices[:, 0]
     cosines = np.einsum("nd,nd->n", x, y[forward])
@@ -65,13 +64,7 @@ def _unit(vectors: Any) -> Floats:
     array = np.asarray(vectors, dtype=np.float32)
     # a zero vector stays zero, for the search to name it
     lengths = np.sqrt(np.einsum("nd,nd->n", array, array, dtype=np.float64))
-    unit: Floats = array / np.where(lengths == 0, 1, lengths).astype(np.float32)[:, None]
-    return unit
-
-
-def _mean(neighbours: Neighbours) -> Floats:
-    mean: Floats = neighbours.cosines.mean(axis=1)
-    return mean
+    return array / np.where(lengths == 0, 1, lengths).astype(np.float32)[:, None]
 
 
 # Two more dimensions turn the order by CSLS into an order by cosine: for [x, −1, 0] and [y, r/2, √(1 − r²)/2] the dot
@@ -164,8 +157,7 @@ def refine(
 
 def rotated(vectors: Floats, rotation: Matrix) -> Floats:
     """W·x for each row x of `vectors` [texts, dim], float32."""
-    result: Floats = vectors @ rotation.T.astype(np.float32)
-    return result
+    return vectors @ rotation.T.astype(np.float32)
 
 
 def _pairs(matches: Matches, held_out: NDArray[np.bool_]) -> Indices:

@@ -8,11 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.readers import PARALLEL, QUESTIONS, read_parallel, read_questions, read_sentences
-from interlingua.data.readers.source import Format, expand, head
+from interlingua.data.readers.source import expand, head, matching
 from interlingua.data.records import Sentence
 from interlingua.data.stream import key_of
 from interlingua.errors import BadInput
@@ -94,18 +93,14 @@ def _sentences(path: str, lang: str | None, on_bad_row: str) -> Iterator[Sentenc
     if is_encyclopedia(path):
         yield from read_sentences(path, lang=lang)
         return
+    parallel = [one for one in PARALLEL if one.name != "documents"]  # aligned ones are read as other documents
     for file in expand(path):
         start = head(file)
-        if _is_one_of(PARALLEL, file, start):
+        if matching(parallel, file, start):
             yield from read_sentences(file, side="both", on_bad_row=on_bad_row)
-        elif _is_one_of(QUESTIONS, file, start):
+        elif matching(QUESTIONS, file, start):
             for row in read_questions(file, lang=lang, on_bad_row=on_bad_row):
                 yield Sentence(row.question, row.lang)
                 yield from (Sentence(passage.text, passage.lang or row.lang) for passage in row.positives)
         else:
             yield from read_sentences(file, lang=lang, on_bad_row=on_bad_row)
-
-
-def _is_one_of(formats: Iterable[Format[Any]], file: Path, start: str) -> bool:
-    """Recognise the format by content. Aligned documents look like other documents, and are read as such."""
-    return any(one.matches(file, start) for one in formats if one.matches is not None and one.name != "documents")

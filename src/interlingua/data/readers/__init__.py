@@ -37,6 +37,7 @@ from interlingua.data.readers.source import (
     expand,
     group,
     head,
+    matching,
     plain_name,
     read_all,
     source_fingerprint,
@@ -58,14 +59,9 @@ __all__ = [
 ]
 
 
-def _parallel_format(path: Path, start: str) -> str:
-    """The name of the format of parallel text that the content has, or ""."""
-    return next((one.name for one in PARALLEL if one.matches and one.matches(path, start)), "")
-
-
 def _is_plain_text(path: Path, start: str) -> bool:
     # the lines of a PO file, too, have one column
-    return is_sentence_lines(path, start) and not _parallel_format(path, start)
+    return is_sentence_lines(path, start) and not matching(PARALLEL, path, start)
 
 
 SENTENCES: tuple[Format[Sentence], ...] = (
@@ -165,12 +161,10 @@ def read_sentences(
 
 def _check_side(file: Path, start: str) -> None:
     """Raise BadInput for parallel text, of which nothing says what side is wanted."""
-    if any(one.matches and one.matches(file, start) for one in SENTENCES):
-        return
-    if name := _parallel_format(file, start):
+    if not matching(SENTENCES, file, start) and (parallel := matching(PARALLEL, file, start)):
         raise BadInput(
-            f"{file}: looks like parallel text ({name}). Say which side to read, source, target, foreign or both: "
-            "--side foreign, or in a recipe `options: {side: foreign}`."
+            f"{file}: looks like parallel text ({parallel.name}). Say which side to read, source, target, foreign or "
+            "both: --side foreign, or in a recipe `options: {side: foreign}`."
         )
 
 

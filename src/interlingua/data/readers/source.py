@@ -312,6 +312,11 @@ class Format(Generic[Record]):
         return self.options.checked(own, f"the format '{self.name}'")
 
 
+def matching(formats: Iterable[Format[Record]], path: Path, start: str) -> Format[Record] | None:
+    """The first of the formats that the content of a file matches; `start` is its `head`."""
+    return next((one for one in formats if one.matches and one.matches(path, start)), None)
+
+
 def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: str | None) -> Format[Record]:
     """The format called `name`, else the first whose content matches. Raises BadInput for an unknown name,
     an empty file, or a file that no format matches."""
@@ -325,10 +330,8 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
         return chosen
     if isinstance(unit, tuple):
         return next(one for one in formats if one.matches is None)
-    start = head(unit)
-    for candidate in formats:
-        if candidate.matches and candidate.matches(unit, start):
-            return candidate
+    if candidate := matching(formats, unit, head(unit)):
+        return candidate
     descriptions = "; ".join(f"{one.name} ({one.what})" for one in formats)
     raise BadInput(
         f"{unit}: none of the formats that are read here. Known: {descriptions}. "
