@@ -33,6 +33,7 @@ from interlingua.data.records import (
     Query,
     QuestionPassage,
     Sentence,
+    batched,
 )
 from interlingua.data.store import Indices, KeyedStore, RecordStore, Store
 from interlingua.data.stream import Stream, View
@@ -110,14 +111,15 @@ class TripleStore:
                 query_texts = (query for file in expand(queries) for query in id_queries(file, bad, lang))
                 texts = (passage for file in expand(passages) for passage in id_passages(file, bad, passage_lang))
                 names = _said(queries), _said(passages)
-                writer = _Writer(
+                arrays.facts |= {"fingerprint": fingerprint, "lang": lang}
+                _write(
                     arrays,
-                    bad,
+                    track(triples, "triples"),
                     KeyedStore.build(arrays.path / "queries", query_texts, Query, names[0]),
                     KeyedStore.build(arrays.path / "passages", texts, Passage, names[1]),
                     names,
+                    bad,
                 )
-                writer.write(track(triples, "triples"), {"fingerprint": fingerprint, "lang": lang})
             finally:
                 bad.report()
         return cls(folder)
@@ -140,67 +142,58 @@ class TripleStore:
         )
 
 
-class _Writer:
-    """Looks up the ids of triples, a chunk at a time, and appends their numbers to the arrays of a store."""
+def _write(
+    folder: ArrayWriter,
+    triples: Iterable[IdTriple],
+    queries: KeyedStore[Query],
+    passages: KeyedStore[Passage],
+    names: tuple[str, str],
+    bad: BadRows,
+) -> None:
+    """Look up the ids of triples, a chunk at a time, and append their numbers to the arrays of a store. `names` are
+    those of the files of `queries` and `passages`."""
+    digest = hashlib.blake2b((queries.records.digest + passages.records.digest).encode(), digest_size=16)
+    first: IdTriple | None = None
+    count = 0
 
-    def __init__(
-        self,
-        folder: ArrayWriter,
-        bad: BadRows,
-        queries: KeyedStore[Query],
-        passages: KeyedStore[Passage],
-        names: tuple[str, str],
-    ) -> None:
-        self.folder, self.bad, self.queries, self.passages, self.names = folder, bad, queries, passages, names
-        self.shape: tuple[int, bool] | None = None
-        self.count = 0
-
-    def write(self, triples: Iterable[IdTriple], facts: dict[str, Any]) -> None:
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update((self.queries.records.digest + self.passages.records.digest).encode())
-        well_formed = filter(self._fits, triples)
-        while chunk := tuple(islice(well_formed, CHUNK)):
-            rows, valid = self._rows(chunk)
-            scores = np.array([triple.scores for triple, ok in zip(chunk, valid, strict=True) if ok], np.float32)
-            for name, values in (("rows", rows[valid]), ("scores", scores)):
-                if values.size:
-                    self.folder.add(name, values)
-                digest.update(values.tobytes())
-            self.count += int(valid.sum())
-        if self.shape is None or not self.count:
-            raise BadInput("no triples: the file is empty or every row was left out. Check the source.")
-        self.folder.facts |= {**facts, "scored": self.shape[1], "digest": digest.hexdigest()}
-
-    def _fits(self, triple: IdTriple) -> bool:
+    def fits(triple: IdTriple) -> bool:
         """Whether the triple has as many passages as the first one, and scores as that one has."""
-        shape = len(triple.passages) + 1, bool(triple.scores)
-        if self.shape in (None, shape):
-            self.shape = shape
-            return True
-        self.bad.reject(triple.path, triple.line, f"{_what(shape)}, but the first row had {_what(self.shape)}")
-        return False
+        nonlocal first
+        first = first or triple
+        if len(triple.passages) != len(first.passages) or bool(triple.scores) != bool(first.scores):
+            bad.reject(triple.path, triple.line, f"{_shape(triple)}, but the first row had {_shape(first)}")
+            return False
+        return True
 
-    def _rows(self, chunk: tuple[IdTriple, ...]) -> tuple[Indices, npt.NDArray[np.bool_]]:
-        """Numbers `[triples, ids]`, and which triples have a number for every id and their positive apart."""
-        queries = self.queries.rows_of(triple.query for triple in chunk)
-        passages = self.passages.rows_of(chain.from_iterable(triple.passages for triple in chunk))
-        rows = np.column_stack([queries, passages.reshape(len(chunk), -1)])
-        repeated = (rows[:, 2:] == rows[:, 1:2]).any(1)
-        valid = (rows >= 0).all(1) & ~repeated
+    for chunk in batched(filter(fits, triples), CHUNK):
+        rows = np.column_stack(
+            [
+                queries.rows_of(triple.query for triple in chunk),
+                passages.rows_of(chain.from_iterable(triple.passages for triple in chunk)).reshape(len(chunk), -1),
+            ]
+        )
+        valid = (rows >= 0).all(1) & ~(rows[:, 2:] == rows[:, 1:2]).any(1)
         for number in np.flatnonzero(~valid).tolist():
             triple, unknown = chunk[number], np.flatnonzero(rows[number] < 0)
             if not len(unknown):
                 reason = f"the positive '{triple.passages[0]}' is also a negative"
             else:
-                kind, source = ("query", self.names[0]) if not unknown[0] else ("passage", self.names[1])
+                kind, source = ("query", names[0]) if not unknown[0] else ("passage", names[1])
                 reason = f"no {kind} '{(triple.query, *triple.passages)[unknown[0]]}' in {source}"
-            self.bad.reject(triple.path, triple.line, reason)
-        return rows, valid
+            bad.reject(triple.path, triple.line, reason)
+        scores = np.array([triple.scores for triple, ok in zip(chunk, valid, strict=True) if ok], np.float32)
+        for name, values in (("rows", rows[valid]), ("scores", scores)):
+            if values.size:
+                folder.add(name, values)
+            digest.update(values.tobytes())
+        count += int(valid.sum())
+    if first is None or not count:
+        raise BadInput("no triples: the file is empty or every row was left out. Check the source.")
+    folder.facts |= {"scored": bool(first.scores), "digest": digest.hexdigest()}
 
 
-def _what(shape: tuple[int, bool] | None) -> str:
-    width, scored = shape or (0, False)
-    return f"{width - 1} passage(s) {'with' if scored else 'without'} scores"
+def _shape(triple: IdTriple) -> str:
+    return f"{len(triple.passages)} passage(s) {'with' if triple.scores else 'without'} scores"
 
 
 def _said(paths: Paths) -> str:
