@@ -20,6 +20,8 @@ from interlingua.files import DISK_FULL, atomic_folder, existing
 
 DAMAGE = (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
 """The exceptions of reading a folder whose files are cut, changed or gone."""
+Compare = Callable[[Path, Mapping[str, str]], None]
+"""Raises ValueError where files of a folder have other checksums than these."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +52,14 @@ class ArrayFolder:
 
     @classmethod
     @contextmanager
-    def open(cls, path: str | Path, layout: Layout) -> Iterator[ArrayFolder]:
+    def open(cls, path: str | Path, layout: Layout, compare: Compare = checksums.compare_once) -> Iterator[ArrayFolder]:
         """Open a folder for a block that takes the arrays and facts which it needs; the arrays outlive the block.
 
         Format, version and the sizes of all files are checked first, and their checksums where this machine neither
-        wrote nor checked these files before. Raises NotFound for no folder and for a folder of another kind; Damaged
-        for another version, for a file that is missing, of another size or with another checksum, and for whatever
-        fails in the block because facts or arrays are not what it expects.
+        wrote nor checked these files before (`compare`). Raises NotFound for no folder and for a folder of another
+        kind; Damaged for another version, for a file that is missing, of another size or with another checksum, and for
+        whatever fails in the block because facts or arrays are not what it expects.
         """
-        with cls._opened(path, layout, checksums.compare_once) as folder:
-            yield folder
-
-    @classmethod
-    @contextmanager
-    def _opened(
-        cls, path: str | Path, layout: Layout, compare: Callable[[Path, Mapping[str, str]], None]
-    ) -> Iterator[ArrayFolder]:
         path = existing(path, f"folder of {layout.what}")
         try:
             try:
@@ -104,7 +98,7 @@ class ArrayFolder:
     def check(cls, path: str | Path, layout: Layout, pace: float | None = None) -> None:
         """Compare every file with its checksum, whatever was checked before, at `pace` bytes a second where one is
         given. Raises as `open` does."""
-        with cls._opened(path, layout, partial(checksums.compare_again, pace=pace)):
+        with cls.open(path, layout, partial(checksums.compare_again, pace=pace)):
             pass
 
     @property
