@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,12 +12,12 @@ import numpy as np
 from interlingua.data import encyclopedia
 from interlingua.data.records import (
     Collection,
+    Document,
     LinkedDocuments,
     ParallelPair,
     Passage,
     Query,
     QuestionPassage,
-    Sentence,
     TrainingRecord,
     language_of,
 )
@@ -25,7 +25,6 @@ from interlingua.text.languages import text_hash
 
 Row = dict[str, str | int | float]
 Item = TrainingRecord | Passage | Query
-Parts = Iterator[tuple[str, str]]
 
 
 @dataclass
@@ -54,13 +53,13 @@ def summarise(records: Iterable[Item]) -> list[Row]:
     counts: dict[str, _Counts] = defaultdict(_Counts)
     total, seen = _Counts(), set[int]()
     for record in records:
-        parts = list(_parts(record))
+        parts, titles = _parts(record)
         key = text_hash(*(text for _, text in parts))
         lang = record.lang if isinstance(record, (Passage, Query)) else language_of(record)
         for tally in (counts[lang], total):
             tally.records += 1
             tally.repeated += key in seen
-            for title in _titles(record):
+            for title in titles:
                 tally.titles += 1
                 tally.untitled += not title.strip()
             for part, text in parts:
@@ -70,29 +69,19 @@ def summarise(records: Iterable[Item]) -> list[Row]:
     return rows if len(rows) < 2 else [*rows, total.row("all")]
 
 
-def _parts(record: Item) -> Parts:
+def _parts(record: Item) -> tuple[list[tuple[str, str]], list[str]]:
+    """The texts of a record by what they are, and its titles."""
     if isinstance(record, QuestionPassage):
-        yield "question", record.question
-        yield "passage", record.positives[0].text
-    elif isinstance(record, ParallelPair):
-        yield "source", record.source
-        yield "target", record.target
-    elif isinstance(record, (Sentence, Passage, Query)):
-        yield "text", record.text
-    elif isinstance(record, LinkedDocuments):
-        yield "source", " ".join(record.source.sentences)
-        yield "target", " ".join(record.target.sentences)
-    else:
-        yield "text", " ".join(record.sentences)
-
-
-def _titles(record: Item) -> Iterator[str]:
-    if isinstance(record, QuestionPassage):
-        yield record.positives[0].title
-    elif isinstance(record, LinkedDocuments):
-        yield from (record.source.title, record.target.title)
-    elif not isinstance(record, (ParallelPair, Sentence, Query)):
-        yield record.title
+        positive = record.positives[0]
+        return [("question", record.question), ("passage", positive.text)], [positive.title]
+    if isinstance(record, ParallelPair):
+        return [("source", record.source), ("target", record.target)], []
+    if isinstance(record, LinkedDocuments):
+        sides = {"source": record.source, "target": record.target}
+        return [(name, " ".join(one.sentences)) for name, one in sides.items()], [one.title for one in sides.values()]
+    if isinstance(record, Document):
+        return [("text", " ".join(record.sentences))], [record.title]
+    return [("text", record.text)], [record.title] if isinstance(record, Passage) else []
 
 
 def summarise_collection(collection: Collection) -> list[Row]:
