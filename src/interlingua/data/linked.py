@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from interlingua.data.layouts import StoredPassages, provided
 from interlingua.data.readers import DOCUMENTS, read_documents
 from interlingua.data.readers.documents import ClirMatrixOptions, is_clirmatrix, linked, read_clirmatrix
 from interlingua.data.readers.source import Format, PathLike, expand, read_all
-from interlingua.data.records import Document, LinkedDocuments, Passage, decode, encode, language_of
+from interlingua.data.records import Document, LinkedDocuments, Passage, batched, decode, encode, language_of
 from interlingua.errors import BadInput
 from interlingua.text.languages import language, normalise_code
 
@@ -42,7 +42,7 @@ def read_linked(
     path: PathLike, *, format: str | None = None, lang: str | None = None, on_bad_row: str = "error", **options: Any
 ) -> Iterator[Document | LinkedDocuments]:
     """Linked documents of CLIRMatrix, local or as `ir_datasets:clirmatrix/zh/bi139-full/en/train`; of other sources
-    documents, which `data.spans.link` puts together. Formats and their options: `LINKED`."""
+    documents, which `link` puts together. Formats and their options: `LINKED`."""
     if str(path).startswith(PREFIX):
         if unknown := options.keys() - {"grade"}:
             raise BadInput(f"{path}: ir_datasets takes no option '{min(unknown)}'. Leave it out.")
@@ -54,7 +54,7 @@ def read_linked(
 
 
 def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
-    """Read the data set `name` of ir_datasets as `clirmatrix.read` does, with texts from its document stores."""
+    """Read the data set `name` of ir_datasets as `read_clirmatrix` does, with texts from its document stores."""
     match = re.fullmatch(r"clirmatrix/([a-z]+)/[\w-]+/([a-z]+)/\w+", name)
     if match is None:
         raise BadInput(
@@ -69,7 +69,7 @@ def _of_ir_datasets(name: str, grade: int) -> Iterator[LinkedDocuments]:
         )
         pairs = ((row.query_id, row.doc_id) for row in data.qrels_iter() if int(row.relevance) >= grade)
         without_text = 0
-        while chunk := list(islice(pairs, CHUNK)):
+        for chunk in batched(pairs, CHUNK):
             sources, targets = (
                 side.by_id(dict.fromkeys(ids))
                 for side, ids in zip((source, target), zip(*chunk, strict=True), strict=True)

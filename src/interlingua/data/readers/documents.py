@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +20,7 @@ from interlingua.data.readers.source import (
     language_suffix,
     plain_name,
 )
-from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence
+from interlingua.data.records import Document, LinkedDocuments, Passage, Sentence, batched
 from interlingua.data.store import KeyedStore
 from interlingua.data.stream import mix
 from interlingua.errors import BadInput
@@ -227,7 +226,7 @@ def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Ite
         ]
         spool.seek(0)
         pairs = (line.rstrip("\n").split("\t") for line in spool)
-        while chunk := list(islice(pairs, CHUNK)):
+        for chunk in batched(pairs, CHUNK):
             rows = [store.rows_of(pair[side] for pair in chunk) for side, store in enumerate(stores)]
             for numbers in zip(*(side.tolist() for side in rows), strict=True):
                 if min(numbers) < 0:
