@@ -1,7 +1,7 @@
 """Layouts in which test collections are published: our folder, BEIR, Mr.TyDi and MIRACL, SQuAD.
 
-`collection/docs.jsonl.gz` or `docs-0.jsonl.gz …`, `topic.<split>.tsv` or `topics.….<split>.tsv`, `qrels.<split>.txt`
-or `qrels.….<split>.tsv`; all in the folder itself or in a sub-folder of it.
+Mr.TyDi and MIRACL have `collection/docs.jsonl.gz` or `docs-0.jsonl.gz …`, `topic.<split>.tsv` or
+`topics.….<split>.tsv`, `qrels.<split>.txt` or `qrels.….<split>.tsv`; all in the folder itself or in a sub-folder of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Readers of parallel text: Moses, TSV, WikiMatrix, plain jsonl, aligned documents.
-
-It joins any language with any other, which files of pairs with English cannot (Hu et al. 2023, Table 4).
-"""
+"""Readers of parallel text: Moses, TSV, WikiMatrix, plain jsonl, aligned documents."""
 
 from __future__ import annotations
 
@@ -198,7 +195,8 @@ class AlignedOptions(Settings):
 
 
 def read_aligned_documents(path: Path, bad: BadRows, options: AlignedOptions) -> Iterator[ParallelPair]:
-    """Sentence k of a document beside sentence k of its version, for each of `pairs` ("en-ko", "tr-zh").
+    """Sentence k of a document beside sentence k of its version, for each of `pairs` ("en-ko", "tr-zh"): any language
+    with any other, which files of pairs with English cannot join (Hu et al. 2023, Table 4).
 
     The group of a pair is the file, the document's group and k: the same sentence in a third language shares it.
     Documents whose versions differ in length are counted as bad rows; those without a group, without a version in the

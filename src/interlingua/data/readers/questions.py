@@ -244,7 +244,7 @@ def read_tevatron(path: Path, bad: BadRows, options: QuestionOptions) -> Iterato
 
 
 def as_row(record: QuestionPassage) -> dict[str, Any]:
-    """The row that `read` reads as this record."""
+    """The row that `read_tevatron` reads as this record."""
     row = {
         "query_id": record.id,
         "query": record.question,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from gettext import GNUTranslations
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -295,13 +295,24 @@ def read_po(path: Path, bad: BadRows, options: PairOptions) -> Iterator[Parallel
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: not a PO file ({error}). Check it with msgfmt -c.") from error
     source = normalise_code(options.source_lang or "en")
-    target = options.target_lang or catalogue.metadata.get("Language") or code_of_name(plain_name(path).split(".")[0])
-    if not target:
+    tag = options.target_lang or catalogue.metadata.get("Language") or code_of_name(plain_name(path).split(".")[0])
+    if not tag:
         raise BadInput(
             f"{path}: neither the header (Language:) nor the file name tells the language. Give target_lang."
         )
-    form = _form_of_many(catalogue.metadata.get("Plural-Forms", ""))
-    return bad.parsed(path, _entries(path, catalogue, bad), _parser(source, normalise_code(target), form))
+    target, form = normalise_code(tag), _form_of_many(catalogue.metadata.get("Plural-Forms", ""))
+
+    def parse(entry: polib.POEntry) -> ParallelPair:
+        texts = (entry.msgid, entry.msgstr)
+        if entry.msgid_plural:
+            forms = entry.msgstr_plural
+            texts = (entry.msgid_plural, forms[form if form in forms else max(forms)])
+        if not all(text.strip() for text in texts):
+            raise BadRow("an empty side")
+        original, translation = (text.translate(SHOWN) for text in texts)
+        return ParallelPair(original, translation, source, target)
+
+    return bad.parsed(path, _entries(path, catalogue, bad), parse)
 
 
 MANY = 1_000_025
@@ -333,17 +344,3 @@ def _entries(path: Path, catalogue: polib.POFile, bad: BadRows) -> Iterator[tupl
             bad.passed_over(path, "untranslated entries not read")
         else:
             yield entry.linenum, entry
-
-
-def _parser(source: str, target: str, form: int | None) -> Callable[[polib.POEntry], ParallelPair]:
-    def parse(entry: polib.POEntry) -> ParallelPair:
-        texts = (entry.msgid, entry.msgstr)
-        if entry.msgid_plural:
-            forms = entry.msgstr_plural
-            texts = (entry.msgid_plural, forms[form if form in forms else max(forms)])
-        if not all(text.strip() for text in texts):
-            raise BadRow("an empty side")
-        original, translation = (text.translate(SHOWN) for text in texts)
-        return ParallelPair(original, translation, source, target)
-
-    return parse
