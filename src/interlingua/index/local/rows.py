@@ -162,9 +162,10 @@ class PassageRows:
         cells = (column[row % BATCH].as_py() for column in self._columns[row // BATCH])
         return passage_of(dict(zip(PASSAGE, cells, strict=True)))
 
-    def ids(self, rows: Sequence[int]) -> list[str]:
-        """The ids of some rows."""
-        return [self._columns[row // BATCH][0][row % BATCH].as_py() for row in rows]
+    def id(self, row: int) -> str:
+        """The id of a row."""
+        id: str = self._columns[row // BATCH][0][row % BATCH].as_py()
+        return id
 
     def source(self, row: int) -> str:
         """The source of a row."""

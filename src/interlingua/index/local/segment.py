@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -89,7 +89,7 @@ class Segment:
     def _order(self) -> Rows:
         return np.argsort(self.numbers, kind="stable")
 
-    def in_languages(self, langs: Sequence[str]) -> Mask:
+    def in_languages(self, langs: Collection[str]) -> Mask:
         """[rows]: whether each is in one of these languages."""
         return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
 

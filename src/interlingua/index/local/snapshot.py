@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
 from interlingua.errors import Damaged, Stale
-from interlingua.index.filters import Filter, Kind, Mask, folded
+from interlingua.index.filters import Mask
 from interlingua.index.local.caches import (
     FOLDER,
     cache_of,
@@ -30,11 +29,6 @@ from interlingua.index.metadata import damaged, terms_of
 
 Place = tuple[int, int]
 """A segment's number, and a row of it."""
-MASKS: Mapping[Kind, Callable[[list[Mask]], Mask]] = {
-    "all": np.logical_and.reduce,
-    "any": np.logical_or.reduce,
-    "not": lambda parts: ~parts[0],
-}
 
 
 @dataclass(frozen=True)
@@ -159,61 +153,29 @@ class Snapshot:
         """The newest of cache and supplement."""
         return self.base if self.supplement is None else self.supplement
 
+    @property
+    def parts(self) -> Iterator[tuple[Segment, Mask | None]]:
+        """Each segment with the mask of its live rows."""
+        return zip(self.segments, self.live, strict=True)
+
     def __len__(self) -> int:
         return sum(map(len, self.segments)) - self.deleted
-
-    @cached_property
-    def languages(self) -> dict[str, int]:
-        """Passages of each language."""
-        counts: Counter[str] = Counter()
-        for segment, live in zip(self.segments, self.live, strict=True):
-            segment_counts = np.bincount(
-                segment.langs if live is None else segment.langs[live], minlength=len(segment.languages)
-            )
-            counts.update(dict(zip(segment.languages, segment_counts.tolist(), strict=True)))
-        return {lang: counts[lang] for lang in sorted(counts) if counts[lang]}
 
     @cached_property
     def mean_length(self) -> float:
         """Terms of a passage, on average."""
         lengths = [
-            segment.postings.lengths if live is None else segment.postings.lengths[live]
-            for segment, live in zip(self.segments, self.live, strict=True)
+            segment.postings.lengths if live is None else segment.postings.lengths[live] for segment, live in self.parts
         ]
         return sum(int(part.sum(dtype=np.int64)) for part in lengths) / max(1, len(self))
-
-    def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
-        """The places of the passages with these ids, by id. Unknown ids are left out."""
-        places: dict[str, list[Place]] = {}
-        for number, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
-            for name, rows in segment.passages.find(ids).items():
-                if matches := [(number, row) for row in rows if live is None or live[row]]:
-                    places.setdefault(name, []).extend(matches)
-        return places
 
     def places(self, numbers: Rows) -> list[Place]:
         """The places of the rows with these numbers. Unknown and deleted rows are left out."""
         places: list[Place] = []
-        for part, (segment, live) in enumerate(zip(self.segments, self.live, strict=True)):
+        for part, (segment, live) in enumerate(self.parts):
             rows = segment.rows(numbers)
             places += [(part, row) for row in rows.tolist() if live is None or live[row]]
         return places
-
-    @cached_property
-    def fields(self) -> frozenset[str]:
-        """The keys of metadata."""
-        parts = zip(self.segments, self.live, strict=True)
-        return frozenset().union(*(segment.passages.keys(live) for segment, live in parts))
-
-    def chosen(self, langs: Sequence[str] | None, where: Filter | None) -> list[Mask | None]:
-        """For each segment a mask of the live rows in one of `langs` that fit `where`; None for all rows."""
-        masks: list[Mask | None] = []
-        for segment, live in zip(self.segments, self.live, strict=True):
-            segment_masks = [] if live is None else [live]
-            segment_masks += [] if langs is None else [segment.in_languages(langs)]
-            segment_masks += [] if where is None else [folded(where, segment.where, MASKS)]
-            masks.append(np.logical_and.reduce(segment_masks) if segment_masks else None)
-        return masks
 
 
 def whole_table(index: Path) -> PassageTable:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from threading import RLock
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
 from interlingua.files import Durability, durability_of, existing, remove_leftovers, restore
-from interlingua.index.filters import Filter, Mask, Values
+from interlingua.index.filters import Filter, Kind, Mask, Values, folded
 from interlingua.index.local.build import build_folder, spooled
 from interlingua.index.local.caches import FOLDER as CACHES
 from interlingua.index.local.caches import remove_other_caches, write_cache, write_supplement
@@ -60,6 +61,13 @@ supplement, from which it makes that again."""
 FEW = 2_000  # new and deleted rows that are always left to the next time
 
 
+MASKS: Mapping[Kind, Callable[[list[Mask]], Mask]] = {
+    "all": np.logical_and.reduce,
+    "any": np.logical_or.reduce,
+    "not": lambda parts: ~parts[0],
+}
+
+
 class LocalView(View[Place]):
     """A snapshot of the table with what searches it. A row is a place in the snapshot."""
 
@@ -77,20 +85,31 @@ class LocalView(View[Place]):
         """The version of the cache."""
         return self.snapshot.base.version
 
-    @property
+    @cached_property
     def languages(self) -> dict[str, int]:
         """Passages of each language."""
-        return self.snapshot.languages
+        counts: Counter[str] = Counter()
+        for segment, live in self.snapshot.parts:
+            langs = segment.langs if live is None else segment.langs[live]
+            of_segment = np.bincount(langs, minlength=len(segment.languages)).tolist()
+            counts.update(dict(zip(segment.languages, of_segment, strict=True)))
+        return {lang: counts[lang] for lang in sorted(counts) if counts[lang]}
 
     def __len__(self) -> int:
         return len(self.snapshot)
 
     def find(self, ids: Sequence[str]) -> dict[str, list[Place]]:
-        return self.snapshot.find(ids)
+        places: dict[str, list[Place]] = {}
+        for part, (segment, live) in enumerate(self.snapshot.parts):
+            for name, rows in segment.passages.find(ids).items():
+                if matches := [(part, row) for row in rows if live is None or live[row]]:
+                    places.setdefault(name, []).extend(matches)
+        return places
 
-    @property
+    @cached_property
     def fields(self) -> frozenset[str]:
-        return self.snapshot.fields
+        """As `View.fields`."""
+        return frozenset().union(*(segment.passages.keys(live) for segment, live in self.snapshot.parts))
 
     def counts(self, key: str) -> Counter[str]:
         parts = zip(self.snapshot.segments, self._chosen, strict=True)
@@ -101,7 +120,7 @@ class LocalView(View[Place]):
         return (segment.column(key).values for segment in self.snapshot.segments)
 
     def rows(self, where: Filter | None) -> Iterator[list[Place]]:
-        for part, mask in enumerate(self.snapshot.chosen(None, where)):
+        for part, mask in enumerate(self._masks(None, where)):
             places = np.flatnonzero(mask) if mask is not None else np.arange(len(self.snapshot.segments[part]))
             for start in range(0, len(places), CHUNK):
                 yield [(part, row) for row in places[start : start + CHUNK].tolist()]
@@ -111,14 +130,8 @@ class LocalView(View[Place]):
         return [segments[part].passages[row] for part, row in rows]
 
     def ids(self, rows: Sequence[Place]) -> list[str]:
-        """As `View.ids`: read by segment."""
-        if len(self.snapshot.segments) == 1:
-            return self.snapshot.base.passages.ids([row for _, row in rows])
-        ids: dict[Place, str] = {}
-        for number, segment in enumerate(self.snapshot.segments):
-            segment_rows = [row for part, row in rows if part == number]
-            ids.update(zip([(number, row) for row in segment_rows], segment.passages.ids(segment_rows), strict=True))
-        return [ids[place] for place in rows]
+        segments = self.snapshot.segments
+        return [segments[part].passages.id(row) for part, row in rows]
 
     def docid_order(self, rows: Sequence[Place]) -> NDArray[np.int64]:
         """As `View.docid_order`, without reading names where all rows are of one segment."""
@@ -132,7 +145,7 @@ class LocalView(View[Place]):
 
     def sourced(self, wanted: Callable[[str], bool]) -> Iterator[tuple[list[Place], list[str]]]:
         """As `View.sourced`: each source is asked about once."""
-        for part, (segment, live) in enumerate(zip(self.snapshot.segments, self.snapshot.live, strict=True)):
+        for part, (segment, live) in enumerate(self.snapshot.parts):
             names, codes = segment.sources()
             mask = np.array([wanted(name) for name in names], dtype=bool)[codes]
             places = np.flatnonzero(mask if live is None else mask & live)
@@ -142,7 +155,7 @@ class LocalView(View[Place]):
 
     def held(self) -> dict[str, Held]:
         """As `View.held`."""
-        return held_by(zip(self.snapshot.segments, self.snapshot.live, strict=True))
+        return held_by(self.snapshot.parts)
 
     def langs(self, rows: Sequence[Place]) -> list[str]:
         segments = self.snapshot.segments
@@ -157,9 +170,19 @@ class LocalView(View[Place]):
         if langs is None and where is None:
             return self
         view = copy(self)
-        view._chosen = self.snapshot.chosen(None if langs is None else list(langs), where)
+        view._chosen = self._masks(langs, where)
         view._dense_search = exactly
         return view
+
+    def _masks(self, langs: Collection[str] | None, where: Filter | None) -> list[Mask | None]:
+        """For each segment a mask of the live rows in one of `langs` that fit `where`; None for all rows."""
+        masks: list[Mask | None] = []
+        for segment, live in self.snapshot.parts:
+            segment_masks = [] if live is None else [live]
+            segment_masks += [] if langs is None else [segment.in_languages(langs)]
+            segment_masks += [] if where is None else [folded(where, segment.where, MASKS)]
+            masks.append(np.logical_and.reduce(segment_masks) if segment_masks else None)
+        return masks
 
     def dense(self, vectors: Floats, depth: int) -> list[Scores[Place]]:
         return self._dense_search(self.snapshot, vectors, depth, self._chosen)
