@@ -151,8 +151,9 @@ class Search(Generic[Row]):
             hits = search.hits(part, None if vectors is None else vectors[rest], reranker)
             for place, question_hits in zip(rest, hits, strict=True):
                 groups = question_hits if key is None else grouped(question_hits, key)
-                says_one = partial(said, questions.asked[place])
-                best[place] = distinct_hits(groups, self.k, says_one) if distinct else groups[: self.k]
+                best[place] = groups[: self.k]
+                if distinct:
+                    best[place] = list(distinct_hits(groups, self.k, partial(said, questions.asked[place])).values())
             if reranker is not None or depth == deepest:
                 break
             rest = [
@@ -324,20 +325,16 @@ def grouped(hits: Sequence[Hit], key: str) -> list[Hit]:
     return [hit._replace(more=counts[name]) for name, hit in by_name.items()]
 
 
-def with_same(first: Hit, hit: Hit) -> Hit:
-    """`first` with a hit that says the same, and those that this one stands for."""
-    same = (*first.same, hit.passage, *hit.same)[:SAME]
-    return first._replace(same=same, repeated=first.repeated + 1 + hit.repeated)
-
-
-def distinct_hits(hits: Sequence[Hit], k: int, said: Callable[[Passage], str] = says) -> list[Hit]:
-    """The first `k` hits that say something else, each with the first `SAME` passages behind it that say the same, and
-    their number. `said` gives what a passage says."""
-    by_text: dict[str, Hit] = {}
-    for hit in hits:
-        text = said(hit.passage)
-        if (first := by_text.get(text)) is not None:
-            by_text[text] = with_same(first, hit)
-        elif len(by_text) < k:
-            by_text[text] = hit
-    return list(by_text.values())
+def distinct_hits(hits: Sequence[Hit], k: int, said: Callable[[Passage], str] = says) -> dict[int, Hit]:
+    """The first `k` hits that say something else, by their places among all: each with the first `SAME` passages behind
+    it that say the same, those that other hits stand for too, and their number. `said` gives what a passage says."""
+    places: dict[str, int] = {}
+    distinct: dict[int, Hit] = {}
+    for place, hit in enumerate(hits):
+        first = places.setdefault(said(hit.passage), place)
+        if (one := distinct.get(first)) is not None:
+            same = (*one.same, hit.passage, *hit.same)[:SAME]
+            distinct[first] = one._replace(same=same, repeated=one.repeated + 1 + hit.repeated)
+        elif len(distinct) < k:
+            distinct[place] = hit
+    return distinct

@@ -21,10 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from interlingua.errors import BadInput
-from interlingua.index.documents import says
 from interlingua.index.filters import Condition, check_field, check_filter, comparable, most_frequent, narrowed_to
 from interlingua.index.metadata import Budget, Question, codes_in
-from interlingua.index.search import GROUPS, Hit, with_same
+from interlingua.index.search import GROUPS, Hit, distinct_hits
 from interlingua.index.store import View
 from interlingua.retrieval.fusion import RRF_K
 from interlingua.serving.service import Answer, Searches, answered
@@ -142,12 +141,5 @@ def merged(
         ]
     if not distinct:
         return ranking[:k]
-    by_text: dict[str, tuple[int, Hit]] = {}
-    for place, hit in ranking:
-        text = says(hit.passage)
-        if text in by_text:
-            first_place, best = by_text[text]
-            by_text[text] = first_place, with_same(best, hit)
-        elif len(by_text) < k:
-            by_text[text] = place, hit
-    return list(by_text.values())
+    first = distinct_hits([hit for _, hit in ranking], k)
+    return [(ranking[number][0], hit) for number, hit in first.items()]
