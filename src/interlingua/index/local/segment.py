@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,6 @@ from interlingua.retrieval.bm25.postings import Postings
 from interlingua.retrieval.dense.int8 import Int8Matrix
 
 Vectors = NDArray[np.float32]
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 REMEMBERED = 32
 
 
@@ -44,8 +41,6 @@ class Segment:
     approximate: bool | None = None
     after: int = -1
     gone: Rows = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    _columns: dict[str, MetadataColumn] = field(default_factory=dict)
-    _where: dict[Condition, Mask] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -93,9 +88,10 @@ class Segment:
         """[rows]: whether each is in one of these languages."""
         return np.isin(self.langs, [place for place, name in enumerate(self.languages) if name in langs])
 
-    def column(self, key: str) -> MetadataColumn:
-        """The values under a key of metadata; remembered for the last few."""
-        return _remembered(self._columns, key, lambda: self.passages.column(key))
+    @cached_property
+    def column(self) -> Callable[[str], MetadataColumn]:
+        """key of metadata → its values, remembered for the last few"""
+        return lru_cache(REMEMBERED)(self.passages.column)
 
     def sources(self) -> tuple[list[str], NDArray[np.int32]]:
         """The sources, "" at the end, and [rows]: the place of each row's among them."""
@@ -103,19 +99,11 @@ class Segment:
         names = [*column.values.texts, ""]
         return names, np.where(column.codes < 0, len(names) - 1, column.codes)
 
-    def where(self, one: Condition) -> Mask:
-        """[rows]: whether each fits the condition; remembered for the last few."""
-        return _remembered(self._where, one, lambda: self.column(one.key).where(one))
-
-
-def _remembered(cache: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
-    value = cache.get(key)
-    if value is None:
-        value = make()
-        if len(cache) >= REMEMBERED:
-            cache.clear()
-        cache[key] = value
-    return value
+    @cached_property
+    def where(self) -> Callable[[Condition], Mask]:
+        """condition → [rows]: whether each fits it, remembered for the last few"""
+        column = self.column  # not `self`: files that are mapped would stay open until cycles are collected
+        return lru_cache(REMEMBERED)(lambda one: column(one.key).where(one))
 
 
 def longest(vectors: Vectors) -> float:
