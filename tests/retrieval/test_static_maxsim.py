@@ -15,9 +15,9 @@ from interlingua.index.export import EncodedParts, write_parquet
 from interlingua.index.export import encoded as whole_parts
 from interlingua.index.local import build as index_build
 from interlingua.index.local import store as local_store
-from interlingua.index.local.build import encoded
 from interlingua.index.local.rows import SubwordRows, subwords_of, to_rows
 from interlingua.index.local.table import PassageTable
+from interlingua.index.store import encode_passages
 from interlingua.models.dual import DualEncoder
 from interlingua.models.language_maps import LanguageMaps
 from interlingua.models.layout import Dense
@@ -184,7 +184,7 @@ def test_an_encoder_of_ones_own_is_asked_for_its_vectors(tiny_static, sentences)
             return super().encode_document([text[:5] for text in texts], **options)
 
     encoder, passages = Short(tiny_static()), [Passage(str(n), text) for n, text in enumerate(sentences)]
-    _, vectors, subwords = encoded(encoder, passages)
+    vectors, subwords = encode_passages(encoder, passages)
     assert (vectors == embed_passages(encoder, passages)).all()
     assert [len(ids) for ids in subwords] == [len(ids) for ids in StaticMaxSim.of(encoder).subwords(passages)]
 
@@ -204,7 +204,9 @@ def test_a_build_that_another_version_left_is_begun_anew(tmp_path, tiny_static, 
     for version in (told["format"] - 1, told["format"]):
         left.write_text(json.dumps({**told, "format": version}))
         made = []
-        monkeypatch.setattr(index_build, "encoded", lambda *given, made=made: made.extend(given[1]) or encoded(*given))
+        monkeypatch.setattr(
+            index_build, "encode_passages", lambda *given, made=made: made.extend(given[1]) or encode_passages(*given)
+        )
         with pytest.raises(OSError, match="full"):
             Index.build(tiny_static(), passages, tmp_path / "idx")
         assert len(made) == (len(passages) if version < told["format"] else 0)

@@ -291,10 +291,10 @@ def test_a_build_that_a_power_cut_stopped_goes_on_with_what_is_whole(tmp_path, m
     for file in sorted((part / "passages.lance/data").iterdir(), key=lambda path: path.stat().st_mtime_ns)[1:]:
         cut(file, kept)
     fresh: list[str] = []
-    real = index_build.encoded
+    real = index_build.encode_passages
     monkeypatch.setattr(
         index_build,
-        "encoded",
+        "encode_passages",
         lambda encoder, chunk, **options: (fresh.extend(one.id for one in chunk), real(encoder, chunk, **options))[1],
     )
     assert content(Index.build(Lengths(), passages(0, 40), tmp_path / "idx")) == texts(passages(0, 40))

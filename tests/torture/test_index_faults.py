@@ -147,7 +147,7 @@ def built(tmp_path):
 
 
 BUILDS = [
-    "at(index_build, 'encoded', times=3)",  # between two chunks
+    "at(index_build, 'encode_passages', times=3)",  # between two chunks
     "at(passage_store.PassageTable, 'create')",  # before there is a table
     "at(passage_store.PassageTable, 'add', times=2, after=True)",
     "at(passage_store.PassageTable, 'compact', after=True)",

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
@@ -27,6 +24,7 @@ from interlingua.index.local.rows import BATCH, PASSAGE, arrow, passage_of, to_r
 from interlingua.index.local.seals import FILE as SEALS
 from interlingua.index.local.seals import held_by, write_seals
 from interlingua.index.local.search import index_vectors
+from interlingua.index.local.staged import digest_of
 from interlingua.index.local.table import LOCK, PassageTable, go_back, lock
 from interlingua.index.metadata import FORMAT, MARKER, SOURCES, IndexMetadata, write_sources
 from interlingua.index.ranking import distinct
@@ -34,16 +32,8 @@ from interlingua.index.store import BuildSettings, chunks, encode_passages
 from interlingua.models.protocols import Encoder
 from interlingua.progress import track
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
-from interlingua.retrieval.retriever import Vectors
 
 logger = logging.getLogger(__name__)
-
-
-def encoded(
-    encoder: Encoder, passages: Sequence[Passage], **options: Any
-) -> tuple[Any, Vectors, list[NDArray[np.int64]] | None]:
-    """Encode passages for `PassageTable.batch`: texts as rows, vectors, and subwords for `StaticMaxSim`."""
-    return to_rows(passages), *encode_passages(encoder, passages, **options)
 
 
 @contextmanager
@@ -138,11 +128,11 @@ def _write(
     def new() -> Iterator[Passage]:
         for passage in distinct(track(passages, "index passages"), keys):
             entry = digests.get(passage.key)
-            if entry is None or entry[0] != _digest(passage):
+            if entry is None or entry[0] != digest_of(passage):
                 yield passage
 
     for chunk in chunks(new()):
-        rows, vectors, subwords = encoded(encoder, chunk, **options)
+        rows, (vectors, subwords) = to_rows(chunk), encode_passages(encoder, chunk, **options)
         if store is None:
             words = StaticMaxSim.of(encoder)
             store = PassageTable.create(partial, vectors.shape[1], words.vocabulary if words else 0)
@@ -169,12 +159,7 @@ def _digests(store: PassageTable) -> Iterator[tuple[tuple[str, str], tuple[bytes
     for batch in store.batches(("number", *PASSAGE), BATCH):
         for row in batch.to_pylist():
             passage = passage_of(row)
-            yield passage.key, (_digest(passage), row["number"])
-
-
-def _digest(passage: Passage) -> bytes:
-    content = json.dumps(asdict(passage) | {"metadata": dict(passage.metadata)}, sort_keys=True)
-    return hashlib.blake2b(content.encode(), digest_size=16).digest()
+            yield passage.key, (digest_of(passage), row["number"])
 
 
 def _leave(partial: Path, path: Path) -> None:

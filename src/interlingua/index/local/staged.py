@@ -51,7 +51,7 @@ class Staged:
 
     def encoded(self, passages: Sequence[Passage]) -> tuple[Vectors, Subwords | None]:
         """As `encode_passages`: those that were encoded before are not encoded again, and the others are kept."""
-        digests = [self._digest(passage) for passage in passages]
+        digests = list(map(digest_of, passages))
         new = [at for at, digest in enumerate(digests) if digest not in self._known]
         if not self._known:
             vectors, subwords = encode_passages(self.encoder, passages)
@@ -90,10 +90,6 @@ class Staged:
         from interlingua.models.folder import fingerprint
 
         return json.dumps(fingerprint(self.encoder), sort_keys=True).encode()
-
-    def _digest(self, passage: Passage) -> bytes:
-        parts = [*passage.key, passage.lang, passage.title, passage.text, sorted(passage.metadata.items())]
-        return xxh3_128(json.dumps(parts).encode()).digest()
 
     def _keep(self, digests: list[bytes], vectors: Vectors, subwords: Subwords | None) -> None:
         if not self._keeps:
@@ -154,3 +150,9 @@ class Staged:
             self._open = file, (vectors_of(batch, dim), subwords_of(batch))
         vectors, words = self._open[1]
         return vectors[row], words[row]
+
+
+def digest_of(passage: Passage) -> bytes:
+    """16 bytes that stand for all that a passage is made of."""
+    parts = [*passage.key, passage.lang, passage.title, passage.text, sorted(passage.metadata.items())]
+    return xxh3_128(json.dumps(parts).encode()).digest()
