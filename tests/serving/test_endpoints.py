@@ -24,7 +24,8 @@ from interlingua.index.filters import parsed
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.serving.app import create_app
 from interlingua.serving.passages import Change, Changed, Write
-from interlingua.serving.service import ServeSettings, Service
+from interlingua.serving.served import Served
+from interlingua.serving.service import ServeSettings
 
 Serving = Callable[..., Any]
 
@@ -368,7 +369,7 @@ def test_one_hit_a_group_and_counts_of_values(tmp_path: Path, encoder: Any) -> N
 
 def test_writes_that_wait_are_synced_together_and_answered_afterwards(index: Any) -> None:
     async def main() -> list[Any]:
-        service = Service(index, ServeSettings(max_batch=3))
+        service = Served({"idx": index}, ServeSettings(max_batch=3)).services["idx"]
         service.writer.start()
 
         async def write(name: str) -> Any:

@@ -16,8 +16,10 @@ from interlingua.index.metadata import load_encoder
 from interlingua.index.store import is_address, is_index
 from interlingua.models.protocols import AnyEncoder, Encoder
 from interlingua.serving.access import GRANT, INDEXES, NAME, NAMING, Grant, refusal
+from interlingua.serving.batching import Batcher
+from interlingua.serving.middleware import Metrics
 from interlingua.serving.schemas import ApiError
-from interlingua.serving.service import ServeSettings, Service, Shared, Warm, ask_each, without_places
+from interlingua.serving.service import ServeSettings, Service, Warm, ask_each, without_places
 
 ONLY = "index"
 """The name of an only index that has no other."""
@@ -53,14 +55,20 @@ class Served:
                     f"the token '{token.name}' has a scope for an index that is not served. "
                     f"There are: {', '.join(sorted(indexes))}."
                 )
-        shared = Shared(settings)
-        self.metrics, self.batcher = shared.metrics, shared.batcher
+        self.metrics = Metrics()
+        self.batcher = Batcher(
+            max_batch=settings.max_batch,
+            delay=settings.delay,
+            queue=settings.queue,
+            timeout=settings.timeout,
+            on_batch=self.metrics.batches.observe,
+        )
         self.services = {
             name: Service(
                 index,
                 settings,
+                self.batcher,
                 reranker,
-                shared,
                 name=name,
                 label=name if len(indexes) > 1 else "",
                 pace=settings.check_pace / len(indexes),
@@ -68,6 +76,7 @@ class Served:
             )
             for name, index in indexes.items()
         }
+        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
         self.metrics.passages.set_function(lambda: sum(service.passages for service in self.services.values()))
         for name, service in self.services.items():
             self.metrics.of_index.labels(name).set_function(lambda service=service: service.passages)

@@ -29,7 +29,6 @@ from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher, Call, Part, check_lengths
-from interlingua.serving.middleware import Metrics
 from interlingua.serving.watch import Watch
 from interlingua.settings import Settings, explain
 from interlingua.text.detection import detect_language
@@ -333,21 +332,6 @@ class Reranks:
         return [[finite(scores[query][name]) for name in ids] for query, ids in names.items()]
 
 
-class Shared:
-    """The parts that all indexes of a server share: the metrics, and the thread in which models run."""
-
-    def __init__(self, settings: ServeSettings) -> None:
-        self.metrics = Metrics()
-        self.batcher = Batcher(
-            max_batch=settings.max_batch,
-            delay=settings.delay,
-            queue=settings.queue,
-            timeout=settings.timeout,
-            on_batch=self.metrics.batches.observe,
-        )
-        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
-
-
 class Service:
     """One index, by `name`; answers and log tell its `label`, which is "" where there is no other. Questions and texts
     go through the model in the thread of `batcher`; writes, which may take long and wait for other writers, in that of
@@ -357,15 +341,15 @@ class Service:
         self,
         index: Index,
         settings: ServeSettings,
+        batcher: Batcher,
         reranker: AnyEncoder | None = None,
-        shared: Shared | None = None,
         name: str = "",
         label: str = "",
         pace: float = 0.0,
         default: bool = True,
     ) -> None:
-        self.index, self.settings, self.reranker, self.name, self.label = index, settings, reranker, name, label
-        self.batcher = (shared or Shared(settings)).batcher
+        self.index, self.settings, self.batcher, self.reranker = index, settings, batcher, reranker
+        self.name, self.label = name, label
         self.writer = Batcher(max_batch=settings.max_batch, delay=0.0, queue=settings.queue, timeout=settings.timeout)
         self.watch = Watch(index, pace, name=label)
         self.default, self.model, self.passages = default, "", 0
