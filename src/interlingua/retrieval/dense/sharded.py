@@ -81,11 +81,11 @@ class PassageShards:
         run = Run.joined((self._search(shard, vectors, names, depth) for shard in self._mine), names, depth)
         if self.processes.count == 1:
             return run
-        state = {name: [run.ids(name), [score for _, score in run[name]]] for name in names}
         with atomic_write(self._results(self.processes.rank)) as stream:
-            json.dump(state, stream)
+            json.dump({name: dict(results) for name, results in run.items()}, stream)
         self.processes.wait()
-        run = Run.joined((_read(self._results(rank)) for rank in range(self.processes.count)), names, depth)
+        texts = (self._results(rank).read_text(encoding="utf-8") for rank in range(self.processes.count))
+        run = Run.joined((Run.from_scores(json.loads(text)) for text in texts), names, depth)
         self.processes.wait()  # nobody writes the next results before all have read these
         return run
 
@@ -156,10 +156,3 @@ class Shards:
         self.processes.wait()
         if self.processes.first:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _read(path: Path) -> Run:
-    run = Run()
-    for name, (ids, scores) in json.loads(path.read_text(encoding="utf-8")).items():
-        run.add(name, ids, scores)
-    return run
