@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from interlingua.array_folder import ArrayFolder, ArrayWriter, Layout
+from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput
 from interlingua.lazy import compiled_module
 from interlingua.models.inference import machine
@@ -167,14 +167,10 @@ class Int8Matrix:
             folder.add("packed", np.empty((0, *shape[1:]), dtype=np.int8))
             for part in parts:
                 folder.add("packed", part)
-            _write_rest(folder, bounds, centre, rows)
+            folder.add("bounds", bounds)
+            folder.add("centre", centre)
+            folder.facts |= {"rows": rows, "dim": dim}
         return cls.load(path)
-
-    def save(self, path: str | Path) -> None:
-        """Write a folder for `load`, whole or not at all; an older one at `path` is replaced."""
-        with ArrayFolder.write(path, LAYOUT) as folder:
-            folder.add("packed", self.packed)
-            _write_rest(folder, self.bounds, self.centre, self.rows)
 
     @classmethod
     def load(cls, path: str | Path) -> Int8Matrix:
@@ -339,9 +335,3 @@ def reaching(parts: Iterable[tuple[Indices, Floats, Floats]], k: int) -> Indices
     rows, highest, lowest = (np.concatenate(column) for column in zip(*parts, strict=True))
     last = len(rows) - min(k, len(rows))
     return rows[highest >= np.partition(lowest, last)[last]] if len(rows) else rows
-
-
-def _write_rest(folder: ArrayWriter, bounds: Floats, centre: Floats, rows: int) -> None:
-    folder.add("bounds", bounds)
-    folder.add("centre", centre)
-    folder.facts |= {"rows": rows, "dim": len(centre)}
