@@ -23,7 +23,7 @@ from interlingua.index import Index
 from interlingua.index.filters import parsed
 from interlingua.models.late_interaction import LateInteractionEncoder
 from interlingua.serving.app import create_app
-from interlingua.serving.passages import Change, Changed, Write
+from interlingua.serving.passages import Change, Changed
 from interlingua.serving.served import Served
 from interlingua.serving.service import ServeSettings
 
@@ -373,7 +373,8 @@ def test_writes_that_wait_are_synced_together_and_answered_afterwards(index: Any
         service.writer.start()
 
         async def write(name: str) -> Any:
-            return await service.writer.submit(Change(index), Write([Passage(name, "text", lang="en")]))
+            passages = [Passage(name, "text", lang="en")]
+            return await service.writer.submit(Change(index), lambda index: index.replace(passages))
 
         with index.hold():
             tasks = [asyncio.create_task(write("first"))]

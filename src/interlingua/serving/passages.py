@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -93,24 +93,8 @@ class Changed(NamedTuple):
     passages: int
 
 
-@dataclass(frozen=True, eq=False)
-class Write:
-    """Add the passages, in place of those that have their ids; those that are there exactly so are left alone."""
-
-    passages: Sequence[Passage]
-
-    def __call__(self, index: Index) -> int:
-        return index.replace(self.passages)
-
-
-@dataclass(frozen=True, eq=False)
-class Delete:
-    """Delete the passage with this id."""
-
-    id: str
-
-    def __call__(self, index: Index) -> int:
-        return index.delete([self.id])
+Write = Callable[[Index], int]
+"""A write to an index; the number of passages that it changes."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +105,7 @@ class Change:
 
     index: Index
 
-    def __call__(self, items: Sequence[Write | Delete]) -> list[Changed | Exception]:
+    def __call__(self, items: Sequence[Write]) -> list[Changed | Exception]:
         results: list[Changed | Exception] = []
         try:
             with self.index.together():
@@ -163,7 +147,7 @@ def passage_routes(at: Address) -> APIRouter:
         passages = _passages(body)
         note(request.scope, texts=len(passages))
         audit(request.scope, passages=len(passages), ids=[passage.id for passage in passages[:AUDITED]])
-        change = await _written(service, Write(passages), len(passages))
+        change = await _written(service, lambda index: index.replace(passages), len(passages))
         audit(request.scope, changed=change.changed)
         return JSONResponse({"written": change.changed, "passages": change.passages})
 
@@ -209,7 +193,7 @@ def passage_routes(at: Address) -> APIRouter:
         summary="Delete the passages with an id, or the one called source:id",
     )
     async def delete(id: Id, request: Request, service: Service = one_service) -> JSONResponse:
-        change = await _written(service, Delete(id))
+        change = await _written(service, lambda index: index.delete([id]))
         audit(request.scope, changed=change.changed)
         if not change.changed:
             raise ApiError(404, "not_found", "no passage has this id.")
@@ -239,7 +223,7 @@ def _passages(body: PassagesRequest) -> list[Passage]:
     return passages
 
 
-async def _written(service: Service, write: Write | Delete, size: int = 1) -> Changed:
+async def _written(service: Service, write: Write, size: int = 1) -> Changed:
     """Raises ApiError 409 where the index does not take it: another process is writing, the disk is full."""
     result = await service.writer.submit(Change(service.index), write, size)
     if isinstance(result, Busy | Damaged | Stale | OSError):
