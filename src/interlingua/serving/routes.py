@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from time import perf_counter
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
@@ -120,37 +121,22 @@ def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[
     return model
 
 
-class PageFile(NamedTuple):
-    """Its bytes, its media type, and the tag by which a browser knows that it has it already."""
-
-    content: bytes
-    media_type: str
-    tag: str
-
-
-def page_files() -> dict[str, PageFile]:
-    """The files in `serving/page` by name; "" is `index.html`."""
-    by_name = {}
-    for file in files("interlingua.serving").joinpath("page").iterdir():
-        if file.is_file() and not file.name.startswith((".", "_")):
-            content = file.read_bytes()
-            media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-            by_name[file.name] = PageFile(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-    return by_name | {"": by_name["index.html"]}
-
-
 def page_routes() -> list[Route]:
-    """GET / and a route for each file that the page asks for."""
-    return [Route(f"/{name}", _answer(file)) for name, file in page_files().items()]
+    """GET / and a route for each file in `serving/page`; / is `index.html`."""
+    page = files("interlingua.serving").joinpath("page").iterdir()
+    names = {file.name: file for file in page if file.is_file() and not file.name.startswith((".", "_"))}
+    return [Route(f"/{name}", _answer(file)) for name, file in (names | {"": names["index.html"]}).items()]
 
 
-def _answer(file: PageFile) -> Callable[[Request], Awaitable[Response]]:
-    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+def _answer(file: Traversable) -> Callable[[Request], Awaitable[Response]]:
+    """Answer with a file. Its tag tells a browser whether it has it already."""
+    content, media_type = file.read_bytes(), mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+    headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()[:16]}"', "Cache-Control": "no-cache"}
 
     async def answer(request: Request) -> Response:
-        if request.headers.get("if-none-match") == file.tag:
+        if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(status_code=304, headers=headers)
-        return Response(file.content, headers=headers, media_type=file.media_type)
+        return Response(content, headers=headers, media_type=media_type)
 
     return answer
 
