@@ -9,7 +9,7 @@ from interlingua.data.records import ParallelPair, Passage, QuestionPassage, Sen
 from interlingua.errors import BadInput, InterlinguaError
 from interlingua.models.dual import DualEncoder
 from interlingua.objectives import Distillation, distil_contrastive, distil_scores, distil_vectors
-from interlingua.objectives.distillation import distil_scores_rows, taught_texts
+from interlingua.objectives.distillation import taught_texts
 from interlingua.training.encoding import Chunking
 from interlingua.training.processes import Processes
 from interlingua.training.recipe import resolve
@@ -51,7 +51,7 @@ def test_scores_equal_the_loop(temperature, masked):
     student, teacher, noise = three(6, 5)
     mask = noise > 0.5 if masked else torch.zeros(6, 5, dtype=torch.bool)
     mask[2] = masked  # a question with nothing left
-    rows = distil_scores_rows(student, teacher, temperature=temperature, mask=mask if masked else None)
+    rows = distil_scores(student, teacher, temperature=temperature, mask=mask if masked else None, reduction="none")
     assert rows.tolist() == pytest.approx(loop_scores(student, teacher, temperature, mask), abs=1e-5)
     assert distil_scores(student, teacher, temperature=temperature, mask=mask).item() == pytest.approx(
         rows.mean().item(), rel=1e-5

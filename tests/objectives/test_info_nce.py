@@ -71,6 +71,14 @@ def test_symmetric_adds_the_other_direction_over_positives_only(vectors):
     assert info_nce(queries, passages, symmetric=True).item() == pytest.approx((there + back).item() / 2, rel=1e-6)
 
 
+def test_without_a_reduction_there_is_a_loss_a_question(vectors):
+    rows = info_nce(*vectors, temperature=0.2, reduction="none")
+    assert rows.shape == (5,)
+    assert rows.mean().item() == pytest.approx(info_nce(*vectors, temperature=0.2).item(), rel=1e-6)
+    with pytest.raises(InterlinguaError, match="reduction 'nome' is not known"):
+        info_nce(*vectors, reduction="nome")
+
+
 def test_gradcheck(vectors):
     queries, passages = (v.requires_grad_() for v in vectors)
 

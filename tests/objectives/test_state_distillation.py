@@ -10,7 +10,7 @@ from interlingua.models.encode import TokenVectors
 from interlingua.models.encoder import Encoder
 from interlingua.models.trim import trim_vocabulary
 from interlingua.objectives import StateDistillation, distil_contrastive, distil_states
-from interlingua.objectives.state_distillation import distil_states_rows, scale_of, stretch_means, stretches
+from interlingua.objectives.state_distillation import scale_of, stretch_means, stretches
 from interlingua.training.build import train
 from interlingua.training.encoding import Chunking, EncodedRows
 from interlingua.training.processes import Processes
@@ -39,7 +39,7 @@ def test_states_are_the_mean_of_scaled_squares():
             total += ((student[t, d] - teacher[t, d]).item() / deviation) ** 2
     assert distil_states(student, teacher, scale).item() == pytest.approx(total / 35, rel=1e-4)
     assert distil_states(teacher, teacher, scale).item() == 0
-    assert distil_states_rows(student[:0], teacher[:0], scale).shape == (0,)
+    assert distil_states(student[:0], teacher[:0], scale, reduction="none").shape == (0,)
     assert distil_states(student[:0].requires_grad_(), teacher[:0], scale).requires_grad
     with pytest.raises(BadInput, match="student and teacher"):
         distil_states(student[:3], teacher, scale)

@@ -28,13 +28,16 @@ from interlingua.objectives.objective import (
     Loss,
     MaskedRow,
     ObjectiveSettings,
+    Reduction,
     Role,
     SpanObjective,
     Spans,
     by_language,
     check_temperature,
     product,
+    reduced,
     require,
+    same_number,
 )
 
 
@@ -150,6 +153,7 @@ def comparable_contrastive(
     symmetrize: bool = False,
     denominator: Denominator = "simclr",
     groups: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """L^co of Yang et al. 2022 (C3), read as SimCLR over the 2n spans of n pairs: the mean over the 2n anchors a of
 
@@ -177,39 +181,9 @@ def comparable_contrastive(
     `token_norm=False, length_norm=False, temperature=1`, with logits in the thousands (in float32, as everything here).
 
     Returns:
-        A float32 scalar; with no pairs, a zero that is connected to the graph.
+        A float32 scalar; with no pairs, a zero that is connected to the graph. With the reduction "none" the anchors'
+        losses, `[2 · pairs]`, sources first.
     """
-    rows = comparable_rows(
-        source,
-        source_mask,
-        target,
-        target_mask,
-        similarity=similarity,
-        temperature=temperature,
-        token_norm=token_norm,
-        length_norm=length_norm,
-        symmetrize=symmetrize,
-        denominator=denominator,
-        groups=groups,
-    )
-    return rows.mean() if len(rows) else source.float().sum() + target.float().sum()
-
-
-def comparable_rows(
-    source: Tensor,
-    source_mask: Tensor | None,
-    target: Tensor,
-    target_mask: Tensor | None,
-    *,
-    similarity: SpanSimilarity = "maxsim",
-    temperature: float = 0.05,
-    token_norm: bool = True,
-    length_norm: bool = True,
-    symmetrize: bool = False,
-    denominator: Denominator = "simclr",
-    groups: Tensor | None = None,
-) -> Tensor:
-    """`comparable_contrastive` before its mean: `[2 · pairs]`, sources first."""
     _known("similarity", similarity, ("maxsim", "cls"))
     _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
     check_temperature(temperature)
@@ -221,7 +195,7 @@ def comparable_rows(
             f"(for 'cls' also [pairs, dim]); got {list(source.shape)} and {list(target.shape)}."
         )
     if not pairs:
-        return source.new_zeros(0, dtype=torch.float32)
+        return reduced((source.float().sum() + target.float().sum()).expand(0), reduction)
     if similarity == "cls":
         spans = torch.cat([side[:, 0] if side.ndim == 3 else side for side in (source, target)]).float()
         spans = F.normalize(spans, dim=-1) if token_norm else spans
@@ -235,12 +209,9 @@ def comparable_rows(
     language = torch.arange(2 * pairs, device=scores.device) < pairs
     left_out = itself if denominator == "simclr" else language[:, None] == language[None, :]
     if groups is not None:
-        if groups.shape != (pairs,):
-            raise BadInput(f"groups must be [pairs] = [{pairs}], got {list(groups.shape)}.")
-        span_groups = groups.to(scores.device).repeat(2)
-        left_out = left_out | ((span_groups[:, None] == span_groups[None, :]) & ~partner)
+        left_out = left_out | (same_number(groups, pairs, "groups", scores.device).repeat(2, 2) & ~partner)
     logits = (scores / temperature).masked_fill(left_out, -torch.inf)
-    return F.cross_entropy(logits, partner.long().argmax(1), reduction="none")
+    return reduced(F.cross_entropy(logits, partner.long().argmax(1), reduction="none"), reduction)
 
 
 def _maxsim_of_all(
@@ -418,7 +389,7 @@ class Comparable(SpanObjective):
         if self.settings.duplicates == "mask":
             numbers: dict[str, int] = {}
             groups = torch.tensor([numbers.setdefault(pair.group, len(numbers)) for pair in pairs])
-        rows = comparable_rows(
+        rows = comparable_contrastive(
             source,
             source_mask,
             target,
@@ -430,6 +401,7 @@ class Comparable(SpanObjective):
             symmetrize=self.settings.symmetrize,
             denominator=self.settings.denominator,
             groups=groups,
+            reduction="none",
         )
         others = 2 * len(pairs) - 1 if self.settings.denominator == "simclr" else len(pairs)
         warning = None

@@ -20,11 +20,13 @@ from interlingua.objectives.objective import (
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Role,
     Texts,
     by_language,
     check_paired,
     check_temperature,
+    reduced,
     require,
     similarities,
 )
@@ -219,6 +221,7 @@ def context_prediction(
     temperature: float = 0.1,
     mask: Tensor | None = None,
     similarity: Similarity = "cosine",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """L_CL of Wu et al. 2022 (CCP, §3.2), as the mean over the 2N anchors (the paper prints a sum) of
 
@@ -236,22 +239,9 @@ def context_prediction(
         similarity: "cosine", or "dot" for the paper's ablation without L2 normalisation.
 
     Returns:
-        A float32 scalar; with no windows, a zero that is connected to the graph.
+        A float32 scalar; with no windows, a zero that is connected to the graph. With the reduction "none" the
+        anchors' losses, `[2 · windows]`, centres first.
     """
-    rows = context_rows(centers, targets, bank, temperature=temperature, mask=mask, similarity=similarity)
-    return rows.mean() if len(rows) else (centers.float() + targets.float()).sum()
-
-
-def context_rows(
-    centers: Tensor,
-    targets: Tensor,
-    bank: Tensor | None = None,
-    *,
-    temperature: float = 0.1,
-    mask: Tensor | None = None,
-    similarity: Similarity = "cosine",
-) -> Tensor:
-    """`context_prediction` before its mean: `[2 · windows]`, centres first."""
     check_paired(centers, targets, "context prediction")
     check_temperature(temperature)
     windows = len(centers)
@@ -270,7 +260,7 @@ def context_rows(
             past = past.masked_fill(mask.to(past.device).expand(windows, -1).repeat(2, 1), -torch.inf)
         logits = torch.cat([logits, past], dim=1)
     partner = torch.arange(2 * windows, device=logits.device).roll(windows)
-    return F.cross_entropy(logits, partner, reduction="none") if windows else logits.sum(1)
+    return reduced(F.cross_entropy(logits, partner, reduction="none") if windows else logits.sum(1), reduction)
 
 
 class ContextPrediction(Objective):
@@ -360,13 +350,13 @@ class ContextPrediction(Objective):
         bank, bank_documents = self.bank.read(lang, centers.device)
         mask = bank_documents[None, :] == documents[:, None] if self.settings.mask_documents else None
         options: dict[str, Any] = {"temperature": self.settings.temperature, "similarity": self.similarity}
-        rows = context_rows(centers, targets, bank, mask=mask, **options)
+        rows = context_prediction(centers, targets, bank, mask=mask, reduction="none", **options)
         self._remember(lang, centers, targets, documents)
         value, chance = rows.mean(), math.log(2 * len(pairs) - 1 + len(bank))
         in_batch = value.detach()
         if len(bank):
             with torch.no_grad():
-                in_batch = context_rows(centers, targets, **options).mean()
+                in_batch = context_prediction(centers, targets, **options)
         if self.settings.bank_wait and not self.bank.is_full(lang):
             return Loss(0.0 * value, {"bank": float(len(bank)), "in_batch": in_batch.item()})
         warning = None

@@ -16,16 +16,18 @@ from interlingua.objectives.objective import (
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Roles,
     Text,
     Texts,
     by_language,
     check_paired,
     check_temperature,
+    reduced,
     require,
     similarities,
 )
-from interlingua.objectives.retrieval import as_text, candidates, info_nce_rows
+from interlingua.objectives.retrieval import as_text, candidates, info_nce
 from interlingua.objectives.semantic import ON, pair_requests, roles
 from interlingua.settings import Settings
 from interlingua.text.languages import normalise_code
@@ -49,20 +51,20 @@ def distil_vectors(source: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
     Args: all `[pairs, dim]`; no gradient reaches the teacher.
     Returns a float32 scalar; with no pairs, a zero that is connected to the graph.
     """
-    rows = distil_vectors_rows(source, target, teacher)
-    return rows.mean() if len(rows) else (source.float() + target.float()).sum()
-
-
-def distil_vectors_rows(source: Tensor, target: Tensor, teacher: Tensor) -> Tensor:
-    """`distil_vectors` before its mean over pairs: `[pairs]`."""
     check_paired(source, target, "distillation")
     check_paired(source, teacher, "distillation, student and teacher")
     teacher_vectors = teacher.detach().float()
-    return (source.float() - teacher_vectors).square().mean(-1) + (target.float() - teacher_vectors).square().mean(-1)
+    rows = [(side.float() - teacher_vectors).square().mean(-1) for side in (source, target)]
+    return reduced(rows[0] + rows[1])
 
 
 def distil_contrastive(
-    student: Tensor, teacher: Tensor, *, temperature: float = 0.05, groups: Tensor | None = None
+    student: Tensor,
+    teacher: Tensor,
+    *,
+    temperature: float = 0.05,
+    groups: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """The mean over texts of
 
@@ -77,22 +79,22 @@ def distil_contrastive(
         groups: `[texts]` integers; texts of one group say the same, so they are left out of each other's candidates.
 
     Returns:
-        A float32 scalar; with no texts, a zero that is connected to the graph.
+        A float32 scalar; with no texts, a zero that is connected to the graph. With the reduction "none" the texts'
+        losses, `[texts]`.
     """
-    rows = distil_contrastive_rows(student, teacher, temperature=temperature, groups=groups)
-    return rows.mean() if len(rows) else student.float().sum()
-
-
-def distil_contrastive_rows(
-    student: Tensor, teacher: Tensor, *, temperature: float = 0.05, groups: Tensor | None = None
-) -> Tensor:
-    """`distil_contrastive` before its mean: `[texts]`."""
     check_paired(student, teacher, "distillation, student and teacher")
     related = None if groups is None else (groups[:, None] == groups[None, :]).to(student.device)
-    return info_nce_rows(student, teacher.detach(), temperature=temperature, mask=related)
+    return info_nce(student, teacher.detach(), temperature=temperature, mask=related, reduction=reduction)
 
 
-def distil_scores(student: Tensor, teacher: Tensor, *, temperature: float = 1.0, mask: Tensor | None = None) -> Tensor:
+def distil_scores(
+    student: Tensor,
+    teacher: Tensor,
+    *,
+    temperature: float = 1.0,
+    mask: Tensor | None = None,
+    reduction: Reduction = "mean",
+) -> Tensor:
     """The mean over questions of KL(softmax(teacher / τ) ‖ softmax(student / τ)) over each question's candidates
     (ColBERTv2, Santhanam et al. 2022; Translate-Distill, Yang et al. 2024).
 
@@ -102,16 +104,9 @@ def distil_scores(student: Tensor, teacher: Tensor, *, temperature: float = 1.0,
 
     Returns:
         A float32 scalar, 0 where the student's differences are the teacher's; with no questions, a zero that is
-        connected to the graph.
+        connected to the graph. With the reduction "none" the questions' divergences, `[questions]`; one whose
+        candidates are all left out has 0.
     """
-    rows = distil_scores_rows(student, teacher, temperature=temperature, mask=mask)
-    return rows.mean() if len(rows) else student.float().sum()
-
-
-def distil_scores_rows(
-    student: Tensor, teacher: Tensor, *, temperature: float = 1.0, mask: Tensor | None = None
-) -> Tensor:
-    """`distil_scores` before its mean: `[questions]`; a question whose candidates are all left out has 0."""
     check_temperature(temperature)
     if student.ndim != 2 or student.shape != teacher.shape or (mask is not None and mask.shape != student.shape):
         raise BadInput(
@@ -124,7 +119,7 @@ def distil_scores_rows(
         part.float().div(temperature).masked_fill(left_out, MASKED).log_softmax(-1)
         for part in (student, teacher.detach().to(student.device))
     )
-    return (teacher_scores.exp() * (teacher_scores - scores)).sum(-1)
+    return reduced((teacher_scores.exp() * (teacher_scores - scores)).sum(-1), reduction)
 
 
 class TeacherSpec(Settings):
@@ -250,17 +245,20 @@ class Distillation(Objective):
             return (student.float() - teacher_vectors).square().mean(-1)
         numbers: dict[Text, int] = {}
         groups = torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.long)
-        return distil_contrastive_rows(student, teacher_vectors, temperature=self.settings.temperature, groups=groups)
+        return distil_contrastive(
+            student, teacher_vectors, temperature=self.settings.temperature, groups=groups, reduction="none"
+        )
 
     def _scores(self, lessons: Mapping[str, tuple[Texts, Texts]], vectors: Mapping[str, Tensor]) -> Tensor:
         """The divergence of each question's scores; a passage that comes twice is one candidate."""
         queries, passages = (self._taught(lessons[name][1]) for name in ("queries", "passages"))
         first: dict[Text, int] = {}
         duplicates = torch.tensor([first.setdefault(t, n) != n for n, t in enumerate(lessons["passages"][0].texts)])
-        return distil_scores_rows(
+        return distil_scores(
             similarities(vectors["queries"], vectors["passages"]) / self.settings.temperature,
             similarities(queries, passages) / (self.settings.teacher_temperature or self.settings.temperature),
             mask=duplicates.expand(len(queries), -1),
+            reduction="none",
         )
 
     @torch.no_grad()

@@ -20,10 +20,12 @@ from interlingua.objectives.objective import (
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Texts,
     by_language,
     check_temperature,
     product,
+    reduced,
     require,
 )
 from interlingua.objectives.retrieval import as_text, false_negatives
@@ -166,34 +168,20 @@ def late_interaction_pairwise(
     negative_mask: Tensor,
     *,
     similarity: TokenSimilarity = "cosine",
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """ColBERT v1: the mean over triples (q, p, n) of −log e^{f(q,p)} / (e^{f(q,p)} + e^{f(q,n)}). No document of
     another triple takes part.
 
     Args: token vectors `[triples, tokens, dim]` and bool masks `[triples, tokens]` of queries, positives, negatives.
-    Returns a float32 scalar; without triples a zero that is connected to the graph.
+    Returns a float32 scalar; without triples a zero that is connected to the graph. With the reduction "none" the
+    triples' losses, `[triples]`.
     """
-    rows = _pairwise_rows(
-        queries, query_mask, positives, positive_mask, negatives, negative_mask, similarity=similarity
-    )
-    return rows.mean() if len(rows) else rows.sum()
-
-
-def _pairwise_rows(
-    queries: Tensor,
-    query_mask: Tensor,
-    positives: Tensor,
-    positive_mask: Tensor,
-    negatives: Tensor,
-    negative_mask: Tensor,
-    *,
-    similarity: TokenSimilarity,
-) -> Tensor:
     if not len(queries):
-        return (queries.sum() + positives.sum() + negatives.sum()).float().expand(0)
+        return reduced((queries.sum() + positives.sum() + negatives.sum()).float().expand(0), reduction)
     positive = late_interaction_scores(queries, query_mask, positives, positive_mask, similarity=similarity)
     negative = late_interaction_scores(queries, query_mask, negatives, negative_mask, similarity=similarity)
-    return F.softplus(negative - positive)
+    return reduced(F.softplus(negative - positive), reduction)
 
 
 def late_interaction_in_batch(
@@ -204,6 +192,7 @@ def late_interaction_in_batch(
     *,
     temperature: float = 1.0,
     mask: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """InfoNCE over the MaxSim scores of all documents of the batch: the mean over queries of
     −log e^{f(q_i,d_i)/τ} / Σ_j e^{f(q_i,d_j)/τ}.
@@ -212,20 +201,8 @@ def late_interaction_in_batch(
         queries: `[queries, tokens, dim]` with query_mask; documents: `[documents, tokens, dim]` with document_mask;
             documents[:len(queries)] are the positives, the rest are hard negatives for all.
         mask: bool `[queries, documents]`, True = leave this document out; never a query's own positive.
+        reduction: "none" gives the queries' losses, `[queries]`.
     """
-    rows = _in_batch_rows(queries, query_mask, documents, document_mask, temperature=temperature, mask=mask)
-    return rows.mean() if len(rows) else rows.sum()
-
-
-def _in_batch_rows(
-    queries: Tensor,
-    query_mask: Tensor,
-    documents: Tensor,
-    document_mask: Tensor,
-    *,
-    temperature: float,
-    mask: Tensor | None,
-) -> Tensor:
     check_temperature(temperature)
     if len(documents) < len(queries):
         raise BadInput(
@@ -236,7 +213,8 @@ def _in_batch_rows(
     if mask is not None:
         own = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
         logits = logits.masked_fill(mask.to(logits.device) & ~own, -torch.inf)
-    return F.cross_entropy(logits, torch.arange(len(queries), device=logits.device), reduction="none")
+    gold = torch.arange(len(queries), device=logits.device)
+    return reduced(F.cross_entropy(logits, gold, reduction="none"), reduction)
 
 
 def late_interaction_distilled(
@@ -247,33 +225,23 @@ def late_interaction_distilled(
     teacher: Tensor,
     *,
     temperature: float = 1.0,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """The mean over queries of KL(softmax(teacher) ‖ softmax(f / τ)) over each query's own candidates.
 
     Args: `queries` as above, documents `[queries, candidates, tokens, dim]` with their mask `[queries, candidates,
-    tokens]`, and the teacher's scores `[queries, candidates]`. No gradient reaches the teacher.
+    tokens]`, and the teacher's scores `[queries, candidates]`. No gradient reaches the teacher. With the reduction
+    "none" the queries' divergences, `[queries]`.
     """
-    rows = _distilled_rows(queries, query_mask, documents, document_mask, teacher, temperature=temperature)
-    return rows.mean() if len(rows) else rows.sum()
-
-
-def _distilled_rows(
-    queries: Tensor,
-    query_mask: Tensor,
-    documents: Tensor,
-    document_mask: Tensor,
-    teacher: Tensor,
-    *,
-    temperature: float,
-) -> Tensor:
     check_temperature(temperature)
     if not len(queries):
-        return (queries.sum() + documents.sum()).float().expand(0)
+        return reduced((queries.sum() + documents.sum()).float().expand(0), reduction)
     scores = late_interaction_scores(queries, query_mask, documents, document_mask)
     if teacher.shape != scores.shape:
         raise BadInput(f"teacher must be [queries, candidates] = {list(scores.shape)}, got {list(teacher.shape)}.")
     teacher_scores = teacher.detach().to(scores).log_softmax(-1)
-    return F.kl_div((scores / temperature).log_softmax(-1), teacher_scores, log_target=True, reduction="none").sum(-1)
+    rows = F.kl_div((scores / temperature).log_softmax(-1), teacher_scores, log_target=True, reduction="none")
+    return reduced(rows.sum(-1), reduction)
 
 
 class LateInteraction(Objective[TokenVectors]):
@@ -343,14 +311,18 @@ class LateInteraction(Objective[TokenVectors]):
         if self.settings.contrast == "in_batch":
             candidates = self._candidates(questions)
             mask = false_negatives(questions, candidates) if self.settings.mask_false_negatives else None
-            rows = _in_batch_rows(*padded, temperature=self.settings.temperature, mask=mask)
+            rows = late_interaction_in_batch(
+                *padded, temperature=self.settings.temperature, mask=mask, reduction="none"
+            )
             langs, count, warning = [question.lang for question in questions], len(candidates), None
         elif self.settings.contrast == "distilled":
             taught, count = self._taught(questions), 1 + self.settings.hard_negatives
             queries, query_mask, documents, mask = padded
             documents, mask = (torch.unflatten(part, 0, (len(taught), count)) for part in (documents, mask))
             teacher = torch.tensor([question.scores[:count] for question in taught]).view(len(taught), count)
-            rows = _distilled_rows(queries, query_mask, documents, mask, teacher, temperature=self.settings.temperature)
+            rows = late_interaction_distilled(
+                queries, query_mask, documents, mask, teacher, temperature=self.settings.temperature, reduction="none"
+            )
             langs, lacking = [question.lang for question in taught], len(questions) - len(taught)
             warning = (
                 (
@@ -361,7 +333,7 @@ class LateInteraction(Objective[TokenVectors]):
                 else None
             )
         else:
-            rows = _pairwise_rows(*padded, similarity=self.settings.similarity)
+            rows = late_interaction_pairwise(*padded, similarity=self.settings.similarity, reduction="none")
             langs, count = [question.lang for question, _ in self._triples(questions)], 2
             lacking = sum(not question.negatives for question in questions)
             warning = (
@@ -374,7 +346,7 @@ class LateInteraction(Objective[TokenVectors]):
             )
         chance = {} if self.settings.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
         report = chance | by_language(langs, rows)
-        return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
+        return Loss(reduced(rows), report, warning)
 
     def _triples(self, questions: Sequence[QuestionPassage]) -> list[tuple[QuestionPassage, Passage]]:
         return [

@@ -63,6 +63,24 @@ def check_paired(source: Tensor, target: Tensor, what: str) -> None:
         )
 
 
+Reduction = Literal["mean", "none"]
+
+
+def reduced(rows: Tensor, reduction: Reduction = "mean") -> Tensor:
+    """The mean of `rows`; of no rows a zero that is connected to the graph. With "none" the rows themselves."""
+    if reduction not in get_args(Reduction):
+        raise BadInput(f"reduction '{reduction}' is not known.{suggestion(reduction, get_args(Reduction))}")
+    return rows if reduction == "none" else rows.mean() if len(rows) else rows.sum()
+
+
+def same_number(numbers: Tensor, pairs: int, name: str, device: device) -> Tensor:
+    """`[pairs, pairs]` bool: pairs with one number of `numbers` `[pairs]`. Raises BadInput for another shape."""
+    if numbers.shape != (pairs,):
+        raise BadInput(f"{name} must be [pairs] = [{pairs}], got {list(numbers.shape)}.")
+    numbers = numbers.to(device)
+    return numbers[:, None] == numbers[None, :]
+
+
 Roles = Literal["passage", "query", "both"]
 Batch = Mapping[str, Sequence[object]]
 """stream name → the records drawn from it for this step (the global batch, the same on every process). `require` says

@@ -20,10 +20,12 @@ from interlingua.objectives.objective import (
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Text,
     Texts,
     by_language,
     check_temperature,
+    reduced,
     require,
     similarities,
 )
@@ -38,6 +40,7 @@ def info_nce(
     similarity: Similarity = "cosine",
     mask: Tensor | None = None,
     symmetric: bool = False,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """L_IR of Hu et al. 2023, eq. 1 (DPR's in-batch negatives): the mean over questions of
 
@@ -57,24 +60,9 @@ def info_nce(
         symmetric: also let each positive pick its question (over the positives only), and average.
 
     Returns:
-        A float32 scalar; with no questions, a zero that is connected to the graph.
+        A float32 scalar; with no questions, a zero that is connected to the graph. With the reduction "none" the
+        questions' losses, `[queries]`.
     """
-    rows = info_nce_rows(
-        queries, passages, temperature=temperature, similarity=similarity, mask=mask, symmetric=symmetric
-    )
-    return rows.mean() if len(rows) else queries.float().sum() + passages.float().sum() * 0
-
-
-def info_nce_rows(
-    queries: Tensor,
-    passages: Tensor,
-    *,
-    temperature: float | Tensor = 1.0,
-    similarity: Similarity = "cosine",
-    mask: Tensor | None = None,
-    symmetric: bool = False,
-) -> Tensor:
-    """`info_nce` before its mean: one loss a question, `[queries]`."""
     check_temperature(temperature)
     if len(passages) < len(queries):
         raise BadInput(
@@ -91,7 +79,7 @@ def info_nce_rows(
     rows = F.cross_entropy(logits, gold, reduction="none")
     if symmetric:
         rows = (rows + F.cross_entropy(logits[:, : len(queries)].T, gold, reduction="none")) / 2
-    return rows
+    return reduced(rows, reduction)
 
 
 LARGEST_SCALE = 100.0
@@ -166,18 +154,19 @@ class Retrieval(Objective):
             scores = similarities(queries.detach(), passages.detach(), options.similarity)
             guided = scores > scores.diagonal()[:, None] - options.self_guided_margin
             mask = guided if mask is None else guided | mask.to(guided.device)
-        rows = info_nce_rows(
+        rows = info_nce(
             queries,
             passages,
             temperature=self.tau(),
             similarity=options.similarity,
             mask=mask,
             symmetric=options.symmetric,
+            reduction="none",
         )
         report = {"ln_candidates": math.log(max(1, len(passages))), **by_language([q.lang for q in questions], rows)}
         if self.log_scale is not None:
             report["temperature"] = float(self.tau().detach())  # type: ignore[union-attr]
-        return Loss(rows.mean() if len(rows) else rows.sum(), report, warning)
+        return Loss(reduced(rows), report, warning)
 
     def tau(self) -> float | Tensor:
         """The temperature in force."""

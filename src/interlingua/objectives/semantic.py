@@ -11,18 +11,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair
-from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Roles,
     Texts,
     by_language,
     check_paired,
     check_temperature,
+    reduced,
     require,
+    same_number,
     similarities,
 )
 from interlingua.text.languages import text_key
@@ -69,6 +71,7 @@ def semantic_contrastive(
     temperature: float | Tensor = 0.1,
     groups: Tensor | None = None,
     positives: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """semaCL of Hu et al. 2023, eq. 2 (NT-Xent over the 2B sentences of B pairs, cosine): the mean over
     the 2B anchors of
@@ -86,21 +89,9 @@ def semantic_contrastive(
             (Khosla et al. 2020, the mean outside the logarithm), not only those of one pair.
 
     Returns:
-        A float32 scalar; with no pairs, a zero that is connected to the graph.
+        A float32 scalar; with no pairs, a zero that is connected to the graph. With the reduction "none" the anchors'
+        losses, `[2 · pairs]`, sources first.
     """
-    rows = semantic_rows(source, target, temperature=temperature, groups=groups, positives=positives)
-    return rows.mean() if len(rows) else (source.float() + target.float()).sum()
-
-
-def semantic_rows(
-    source: Tensor,
-    target: Tensor,
-    *,
-    temperature: float | Tensor = 0.1,
-    groups: Tensor | None = None,
-    positives: Tensor | None = None,
-) -> Tensor:
-    """`semantic_contrastive` before its mean: `[2 · pairs]`, sources first."""
     check_paired(source, target, "semantic loss")
     check_temperature(temperature)
     pairs = len(source)
@@ -109,21 +100,18 @@ def semantic_rows(
     itself = torch.eye(2 * pairs, dtype=torch.bool, device=logits.device)
     partner = itself.roll(pairs, dims=1)
     logits = logits.masked_fill(itself, -torch.inf)
-    right = partner if positives is None else (_equal(positives, pairs, "positives", logits) | partner) & ~itself
+    right = partner
+    if positives is not None:
+        right = (same_number(positives, pairs, "positives", logits.device).repeat(2, 2) | partner) & ~itself
     if groups is not None:
-        logits = logits.masked_fill(_equal(groups, pairs, "groups", logits) & ~itself & ~right, -torch.inf)
+        related = same_number(groups, pairs, "groups", logits.device).repeat(2, 2)
+        logits = logits.masked_fill(related & ~itself & ~right, -torch.inf)
     if positives is None:
-        return F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
-    log_share = logits - logits.logsumexp(1, keepdim=True)
-    return -log_share.masked_fill(~right, 0.0).sum(1) / right.sum(1)
-
-
-def _equal(numbers: Tensor, pairs: int, name: str, logits: Tensor) -> Tensor:
-    """`[2 · pairs, 2 · pairs]` bool: sentences whose pairs have one number."""
-    if numbers.shape != (pairs,):
-        raise BadInput(f"{name} must be [pairs] = [{pairs}], got {list(numbers.shape)}.")
-    both = numbers.to(logits.device).repeat(2)
-    return both[:, None] == both[None, :]
+        rows = F.cross_entropy(logits, partner.long().argmax(1), reduction="none") if pairs else logits.sum(1)
+    else:
+        log_share = logits - logits.logsumexp(1, keepdim=True)
+        rows = -log_share.masked_fill(~right, 0.0).sum(1) / right.sum(1)
+    return reduced(rows, reduction)
 
 
 ON = (
@@ -160,19 +148,19 @@ class Semantic(Objective):
         positives = torch.tensor(right_answers(pairs), dtype=torch.long) if duplicates == "positives" else None
         rows = torch.stack(
             [
-                semantic_rows(
+                semantic_contrastive(
                     vectors[f"{role}.source"],
                     vectors[f"{role}.target"],
                     temperature=self.settings.temperature,
                     groups=groups,
                     positives=positives,
+                    reduction="none",
                 )
                 for role in roles(self.settings.on)
             ]
         ).mean(0)
-        value = rows.mean() if len(pairs) else rows.sum()
         chance = torch.tensor(2.0 * len(pairs) - 1).log().item() if pairs else 0.0
-        return Loss(value, {"ln_candidates": chance, **by_language([pair.lang for pair in pairs] * 2, rows)})
+        return Loss(reduced(rows), {"ln_candidates": chance, **by_language([pair.lang for pair in pairs] * 2, rows)})
 
 
 def roles(on: str) -> list[str]:

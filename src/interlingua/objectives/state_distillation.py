@@ -19,23 +19,25 @@ from interlingua.models.encode import TokenVectors
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import Model, RoleEncoder
 from interlingua.models.transformer import Transformer
-from interlingua.objectives.distillation import distil_contrastive_rows
+from interlingua.objectives.distillation import distil_contrastive
 from interlingua.objectives.objective import (
     Batch,
     Loss,
     MaskedRow,
     ObjectiveSettings,
+    Reduction,
     Roles,
     SpanObjective,
     Spans,
     by_language,
     check_paired,
+    reduced,
     require,
 )
 from interlingua.objectives.semantic import roles
 
 
-def distil_states(student: Tensor, teacher: Tensor, scale: Tensor) -> Tensor:
+def distil_states(student: Tensor, teacher: Tensor, scale: Tensor, *, reduction: Reduction = "mean") -> Tensor:
     """The mean over tokens and dimensions of
 
         ((s_td − t_td) / σ_d)²
@@ -49,16 +51,11 @@ def distil_states(student: Tensor, teacher: Tensor, scale: Tensor) -> Tensor:
         scale: σ, `[hidden]`, as `scale_of` gives it.
 
     Returns:
-        A float32 scalar; with no tokens, a zero that is connected to the graph.
+        A float32 scalar; with no tokens, a zero that is connected to the graph. With the reduction "none" the tokens'
+        losses, `[tokens]`.
     """
-    rows = distil_states_rows(student, teacher, scale)
-    return rows.mean() if len(rows) else student.float().sum()
-
-
-def distil_states_rows(student: Tensor, teacher: Tensor, scale: Tensor) -> Tensor:
-    """`distil_states` before its mean over tokens: `[tokens]`."""
     check_paired(student, teacher, "distillation of states, student and teacher")
-    return ((student.float() - teacher.detach().float()) / scale).square().mean(-1)
+    return reduced(((student.float() - teacher.detach().float()) / scale).square().mean(-1), reduction)
 
 
 def scale_of(teacher: Tensor) -> Tensor:
@@ -243,7 +240,8 @@ class StateDistillation(SpanObjective):
         numbers: dict[tuple[int, ...], int] = {}
         groups = torch.tensor([numbers.setdefault(tuple(row.ids), len(numbers)) for row in rows])
         cosine = (student * teacher).sum(-1)
-        picking = distil_contrastive_rows(student, teacher, temperature=self.settings.temperature, groups=groups)
+        temperature = self.settings.temperature
+        picking = distil_contrastive(student, teacher, temperature=temperature, groups=groups, reduction="none")
         losses = 1 - cosine + picking
         report = by_language([record.lang for record in records], losses)
         return Loss(losses.mean(), {"cosine": cosine.mean().item(), **report})
@@ -270,4 +268,4 @@ def _taught(texts: list[Tensor]) -> list[Taught]:
 
 
 def _compared(student: Tensor, teacher: Sequence[Taught]) -> Tensor:
-    return distil_states_rows(student, torch.cat([row.states for row in teacher]), teacher[0].scale)
+    return distil_states(student, torch.cat([row.states for row in teacher]), teacher[0].scale, reduction="none")

@@ -18,12 +18,15 @@ from interlingua.objectives.objective import (
     Loss,
     Objective,
     ObjectiveSettings,
+    Reduction,
     Roles,
     Texts,
     by_language,
     check_paired,
     check_temperature,
+    reduced,
     require,
+    same_number,
     similarities,
 )
 from interlingua.objectives.semantic import ON, pair_requests, roles, same_meaning
@@ -36,6 +39,7 @@ def translation_ranking(
     margin: float = 0.3,
     temperature: float | Tensor = 0.05,
     groups: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> Tensor:
     """Bidirectional additive-margin softmax of Yang et al. 2019 and LaBSE (Feng et al. 2022, eq. 1 and 2), cosine: the
     mean over pairs i of both directions' sum, source → target being
@@ -52,21 +56,9 @@ def translation_ranking(
         groups: `[pairs]` integers; pairs of one group share a meaning and are left out of each other's negatives.
 
     Returns:
-        A float32 scalar; with no pairs, a zero that is connected to the graph.
+        A float32 scalar; with no pairs, a zero that is connected to the graph. With the reduction "none" the pairs'
+        losses, `[pairs]`, both directions together.
     """
-    rows = translation_ranking_rows(source, target, margin=margin, temperature=temperature, groups=groups)
-    return rows.mean() if len(rows) else (source.float() + target.float()).sum()
-
-
-def translation_ranking_rows(
-    source: Tensor,
-    target: Tensor,
-    *,
-    margin: float = 0.3,
-    temperature: float | Tensor = 0.05,
-    groups: Tensor | None = None,
-) -> Tensor:
-    """`translation_ranking` before its mean: `[pairs]`, both directions together."""
     check_paired(source, target, "translation ranking")
     check_temperature(temperature)
     check_margin(margin)
@@ -74,12 +66,10 @@ def translation_ranking_rows(
     own = torch.eye(len(source), dtype=torch.bool, device=scores.device)
     logits = (scores - margin * own) / temperature
     if groups is not None:
-        if groups.shape != (len(source),):
-            raise BadInput(f"groups must be [pairs] = [{len(source)}], got {list(groups.shape)}.")
-        groups = groups.to(scores.device)
-        logits = logits.masked_fill((groups[:, None] == groups[None, :]) & ~own, -torch.inf)
+        logits = logits.masked_fill(same_number(groups, len(source), "groups", scores.device) & ~own, -torch.inf)
     gold = torch.arange(len(source), device=scores.device)
-    return F.cross_entropy(logits, gold, reduction="none") + F.cross_entropy(logits.T, gold, reduction="none")
+    rows = F.cross_entropy(logits, gold, reduction="none") + F.cross_entropy(logits.T, gold, reduction="none")
+    return reduced(rows, reduction)
 
 
 def check_margin(margin: float) -> None:
@@ -112,15 +102,16 @@ class TranslationRanking(Objective):
         groups = None if self.settings.duplicates == "keep" else torch.tensor(same_meaning(pairs), dtype=torch.long)
         rows = torch.stack(
             [
-                translation_ranking_rows(
+                translation_ranking(
                     vectors[f"{role}.source"],
                     vectors[f"{role}.target"],
                     margin=self.settings.margin,
                     temperature=self.settings.temperature,
                     groups=groups,
+                    reduction="none",
                 )
                 for role in roles(self.settings.on)
             ]
         ).mean(0)
         report = {"chance": 2 * math.log(max(1, len(pairs))), **by_language([pair.lang for pair in pairs], rows)}
-        return Loss(rows.mean() if len(pairs) else rows.sum(), report)
+        return Loss(reduced(rows), report)
