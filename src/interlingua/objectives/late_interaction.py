@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -28,7 +29,7 @@ from interlingua.objectives.objective import (
     reduced,
     require,
 )
-from interlingua.objectives.retrieval import as_text, false_negatives
+from interlingua.objectives.retrieval import as_text, candidates, false_negatives
 
 BLOCK = 1 << 24
 """Token scores held at a time (64 MiB of float32)."""
@@ -285,87 +286,53 @@ class LateInteraction(Objective[TokenVectors]):
     multi_vector = True
 
     def requests(self, batch: Batch) -> dict[str, Texts]:
-        questions = require(batch["questions"], QuestionPassage, self)
-        if self.settings.contrast == "in_batch":
-            return {
-                "queries": Texts("query", [question.question for question in questions]),
-                "documents": Texts("passage", [as_text(passage) for passage in self._candidates(questions)]),
-            }
-        if self.settings.contrast == "distilled":
-            taught = self._taught(questions)
-            passages = [passage for question in taught for passage in self._own_candidates(question)]
-            return {
-                "queries": Texts("query", [question.question for question in taught]),
-                "documents": Texts("passage", [as_text(passage) for passage in passages]),
-            }
-        triples = self._triples(questions)
-        return {
-            "queries": Texts("query", [question.question for question, _ in triples]),
-            "positives": Texts("passage", [as_text(question.positives[0]) for question, _ in triples]),
-            "negatives": Texts("passage", [as_text(negative) for _, negative in triples]),
+        asked, compared = self._compared(require(batch["questions"], QuestionPassage, self))
+        queries = Texts("query", [question.question for question in asked])
+        return {"queries": queries} | {
+            name: Texts("passage", [as_text(passage) for passage in passages]) for name, passages in compared.items()
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, TokenVectors]) -> Loss:
-        questions = require(batch["questions"], QuestionPassage, self)
+        questions, settings = require(batch["questions"], QuestionPassage, self), self.settings
+        asked, compared = self._compared(questions)
         padded = [tensor for part in vectors.values() for tensor in part.padded()]
-        if self.settings.contrast == "in_batch":
-            candidates = self._candidates(questions)
-            mask = false_negatives(questions, candidates) if self.settings.mask_false_negatives else None
-            rows = late_interaction_in_batch(
-                *padded, temperature=self.settings.temperature, mask=mask, reduction="none"
-            )
-            langs, count, warning = [question.lang for question in questions], len(candidates), None
-        elif self.settings.contrast == "distilled":
-            taught, count = self._taught(questions), 1 + self.settings.hard_negatives
+        count, lacking, advice = 2, 0, ""
+        if settings.contrast == "in_batch":
+            count = len(compared["documents"])
+            mask = false_negatives(questions, compared["documents"]) if settings.mask_false_negatives else None
+            rows = late_interaction_in_batch(*padded, temperature=settings.temperature, mask=mask, reduction="none")
+        elif settings.contrast == "distilled":
+            count, lacking = 1 + settings.hard_negatives, len(questions) - len(asked)
+            advice = f"lack {count - 1} negatives with a teacher's scores and teach nothing."
             queries, query_mask, documents, mask = padded
-            documents, mask = (torch.unflatten(part, 0, (len(taught), count)) for part in (documents, mask))
-            teacher = torch.tensor([question.scores[:count] for question in taught]).view(len(taught), count)
+            documents, mask = (torch.unflatten(part, 0, (len(asked), count)) for part in (documents, mask))
+            teacher = torch.tensor([question.scores[:count] for question in asked]).view(len(asked), count)
             rows = late_interaction_distilled(
-                queries, query_mask, documents, mask, teacher, temperature=self.settings.temperature, reduction="none"
-            )
-            langs, lacking = [question.lang for question in taught], len(questions) - len(taught)
-            warning = (
-                (
-                    f"{lacking} of {len(questions)} questions lack {count - 1} negatives with a teacher's "
-                    "scores and teach nothing."
-                )
-                if lacking
-                else None
+                queries, query_mask, documents, mask, teacher, temperature=settings.temperature, reduction="none"
             )
         else:
-            rows = late_interaction_pairwise(*padded, similarity=self.settings.similarity, reduction="none")
-            langs, count = [question.lang for question, _ in self._triples(questions)], 2
             lacking = sum(not question.negatives for question in questions)
-            warning = (
-                (
-                    f"{lacking} of {len(questions)} questions have no negative and teach nothing. Mine negatives, "
-                    "or use objectives.late_interaction.contrast=in_batch."
-                )
-                if lacking
-                else None
+            advice = (
+                "have no negative and teach nothing. Mine negatives, or use "
+                "objectives.late_interaction.contrast=in_batch."
             )
-        chance = {} if self.settings.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
-        report = chance | by_language(langs, rows)
+            rows = late_interaction_pairwise(*padded, similarity=settings.similarity, reduction="none")
+        report = {} if settings.contrast == "distilled" else {"ln_candidates": math.log(max(1, count))}
+        report |= by_language([question.lang for question in asked], rows)
+        warning = f"{lacking} of {len(questions)} questions {advice}" if lacking else None
         return Loss(reduced(rows), report, warning)
 
-    def _triples(self, questions: Sequence[QuestionPassage]) -> list[tuple[QuestionPassage, Passage]]:
-        return [
-            (question, negative)
-            for question in questions
-            for negative in question.negatives[: self.settings.hard_negatives]
-        ]
-
-    def _taught(self, questions: Sequence[QuestionPassage]) -> list[QuestionPassage]:
-        return [
-            question
-            for question in questions
-            if min(len(question.negatives), len(question.scores) - 1) >= self.settings.hard_negatives
-        ]
-
-    def _own_candidates(self, question: QuestionPassage) -> list[Passage]:
-        return [question.positives[0], *question.negatives[: self.settings.hard_negatives]]
-
-    def _candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
-        return [question.positives[0] for question in questions] + [
-            negative for _, negative in self._triples(questions)
-        ]
+    def _compared(self, questions: Sequence[QuestionPassage]) -> tuple[list[QuestionPassage], dict[str, list[Passage]]]:
+        """The questions that are asked, one that is compared several times as often, and the passages by their part."""
+        count = self.settings.hard_negatives
+        if self.settings.contrast == "in_batch":
+            return list(questions), {"documents": candidates(questions, count)}
+        if self.settings.contrast == "distilled":
+            taught = [q for q in questions if min(len(q.negatives), len(q.scores) - 1) >= count]
+            own = [(question.positives[0], *question.negatives[:count]) for question in taught]
+            return taught, {"documents": list(chain.from_iterable(own))}
+        triples = [(question, negative) for question in questions for negative in question.negatives[:count]]
+        return [question for question, _ in triples], {
+            "positives": [question.positives[0] for question, _ in triples],
+            "negatives": [negative for _, negative in triples],
+        }
