@@ -37,6 +37,8 @@ from interlingua.models.subwords import Text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from interlingua.models.transformer import Transformer
+
 logger = logging.getLogger(__name__)
 
 
@@ -63,7 +65,39 @@ def checked(precision: str | None, device: str | torch.device | None, dtype: str
     return chosen(precision, default_device(device))
 
 
-class Encoder(nn.Module, EncodesByRole):
+class BackboneEncoder(nn.Module):
+    """An encoder on one backbone, as far as it is the same with one vector a text and with one a token."""
+
+    backbone: Transformer | StaticEmbedding
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are computed without padding now; `backbone.packed` decides (None: by device)."""
+        return not isinstance(self.backbone, StaticEmbedding) and self.backbone.packs()
+
+    @property
+    def hidden_size(self) -> int:
+        """Size of a token state."""
+        return self.backbone.hidden_size
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The transformers tokenizer. `tokenize` is the way to ids; this is for its vocabulary and special tokens."""
+        return self.backbone.tokenizer
+
+    @property
+    def input_embeddings(self) -> nn.Module:
+        """The embedding of the vocabulary; its `weight` is `[vocabulary, hidden]`. Set its `sparse` for row-sparse
+        gradients (a static backbone's always are)."""
+        return self.backbone.input_embeddings
+
+
+class Encoder(BackboneEncoder, EncodesByRole):
     """A text encoder. Make one with `Encoder.load` or `build_encoder`; `parts` are its pieces.
 
     A text is a string or a `(title, text)` pair, joined by the encoder's own template. `role` is "query" or
@@ -210,11 +244,6 @@ class Encoder(nn.Module, EncodesByRole):
         return cls(parts, dtype=dtype).to(place)
 
     @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return next(self.parameters()).device
-
-    @property
     def is_static(self) -> bool:
         """Whether vectors are means of subword vectors, without a transformer."""
         return isinstance(self.backbone, StaticEmbedding)
@@ -239,36 +268,15 @@ class Encoder(nn.Module, EncodesByRole):
             self.train(training)
 
     @property
-    def packs(self) -> bool:
-        """Whether batches are computed without padding now; `backbone.packed` decides (None: by device)."""
-        return not isinstance(self.backbone, StaticEmbedding) and self.backbone.packs()
-
-    @property
     def dim(self) -> int:
         """Size of a vector."""
         sizes = [layer.linear.out_features for layer in self.dense if isinstance(layer, Dense)]
         return sizes[-1] if sizes else self.hidden_size
 
     @property
-    def hidden_size(self) -> int:
-        """Size of a token state."""
-        return self.backbone.hidden_size
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The transformers tokenizer. `tokenize` is the way to ids; this is for its vocabulary and special tokens."""
-        return self.backbone.tokenizer
-
-    @property
     def pad_id(self) -> int:
         """The padding token's id (XLM-R: 1)."""
         return self.backbone.pad_id
-
-    @property
-    def input_embeddings(self) -> nn.Module:
-        """The embedding of the vocabulary; its `weight` is `[vocabulary, hidden]`. Set its `sparse` for row-sparse
-        gradients (a static backbone's always are)."""
-        return self.backbone.input_embeddings
 
     @property
     def similarity(self) -> str:

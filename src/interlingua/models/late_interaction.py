@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from tokenizers import AddedToken
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import normalize as unit_length
 from torch.nn.utils.rnn import pad_sequence
 
@@ -26,7 +26,7 @@ from interlingua.models.encode import (
     precision,
     transformer_tokens,
 )
-from interlingua.models.encoder import Encoder
+from interlingua.models.encoder import BackboneEncoder, Encoder
 from interlingua.models.folder import (
     LATE_INTERACTION,
     Module,
@@ -53,8 +53,6 @@ from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text, punctuation
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from interlingua.models.transformer import Transformer
 
 logger = logging.getLogger(__name__)
@@ -186,7 +184,7 @@ def write(folder: Path, parts: LateParts) -> None:
     write_root(folder, _MODULES, parts.settings, LATE_INTERACTION, "maxsim")
 
 
-class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
+class LateInteractionEncoder(BackboneEncoder, MultiVectorEncoder):
     """Token states → a linear layer → unit length. One encoder serves queries and documents. Make one with
     `LateInteractionEncoder.load`, or from a single-vector encoder with `start`.
 
@@ -198,6 +196,7 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
 
     similarity = "maxsim"
     tied = True
+    backbone: Transformer
 
     def __init__(self, parts: LateParts, *, dtype: str | torch.dtype | None = None) -> None:
         super().__init__()
@@ -334,34 +333,9 @@ class LateInteractionEncoder(nn.Module, MultiVectorEncoder):
         return self
 
     @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return next(self.parameters()).device
-
-    @property
-    def packs(self) -> bool:
-        """Whether batches are computed without padding now."""
-        return self.backbone.packs()
-
-    @property
     def dim(self) -> int:
         """Size of a token's vector."""
         return self.projection.linear.out_features
-
-    @property
-    def hidden_size(self) -> int:
-        """Size of a token state."""
-        return self.backbone.hidden_size
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The transformers tokenizer. `tokenize` is the way to ids."""
-        return self.backbone.tokenizer
-
-    @property
-    def input_embeddings(self) -> nn.Module:
-        """The embedding of the vocabulary."""
-        return self.backbone.input_embeddings
 
     def tokenize(self, texts: Sequence[Text], role: str, *, prompt: str | None = None) -> list[list[int]]:
         """Token ids of each text with its marker and special tokens, cut to the role's length at the end of the text;
