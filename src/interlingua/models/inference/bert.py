@@ -13,9 +13,9 @@ from torch.nn.functional import gelu, layer_norm, linear, scaled_dot_product_att
 
 from interlingua.errors import BadInput
 from interlingua.models.folder import Pooling
-from interlingua.models.inference.int8 import Layer, Norm, rounded
+from interlingua.models.inference.int8 import Layer, rounded
 from interlingua.models.inference.kept import SCALES, TABLE, Config
-from interlingua.models.inference.layers import Layers, Table
+from interlingua.models.inference.layers import Layers, Table, layer_of, norm_of
 from interlingua.models.inference.packing import Packed, Run, inverse, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
@@ -68,7 +68,7 @@ class InferenceTransformer(nn.Module):
             self._stack = self._int8.layers
         else:
             self._table = Table(_array(weights[TABLE]))
-            self._stack = [self._layer(number) for number in range(config.num_hidden_layers)]
+            self._stack = [layer_of(number, self._linear, self._held) for number in range(config.num_hidden_layers)]
         self._held = {name: weight for name, weight in self._held.items() if name.startswith("embeddings.")}
 
     def _linear(self, *names: str) -> Any:
@@ -77,20 +77,6 @@ class InferenceTransformer(nn.Module):
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
         return partial(linear, weight=joined("weight"), bias=joined("bias"))
-
-    def _norm(self, name: str) -> Norm:
-        return Norm(self._held[f"{name}.LayerNorm.weight"], self._held[f"{name}.LayerNorm.bias"])
-
-    def _layer(self, number: int) -> Layer:
-        base = f"encoder.layer.{number}"
-        return Layer(
-            self._linear(*(f"{base}.attention.self.{part}" for part in ("query", "key", "value"))),
-            self._linear(f"{base}.attention.output.dense"),
-            self._norm(f"{base}.attention.output"),
-            self._linear(f"{base}.intermediate.dense"),
-            self._linear(f"{base}.output.dense"),
-            self._norm(f"{base}.output"),
-        )
 
     @property
     def hidden_size(self) -> int:
@@ -178,10 +164,8 @@ class InferenceTransformer(nn.Module):
         states = torch.from_numpy(self._table.take(ids.numpy()))
         states += self._held["embeddings.position_embeddings.weight"][positions]
         states += self._held["embeddings.token_type_embeddings.weight"][0]
-        norm = self._norm("embeddings")
-        return layer_norm(states, (self.hidden_size,), norm.weight, norm.bias, self.config.layer_norm_eps).to(
-            self._dtype
-        )
+        norm = norm_of("embeddings", self._held)
+        return layer_norm(states, (self.hidden_size,), *norm, self.config.layer_norm_eps).to(self._dtype)
 
     def _compute(self, layers: Sequence[Layer], states: Tensor, runs: Sequence[Run]) -> Tensor:
         size, eps, heads = (self.hidden_size,), self.config.layer_norm_eps, self.config.num_attention_heads

@@ -69,8 +69,9 @@ class Layers:
         self._table = Table(weights[TABLE], weights.get(TABLE + SCALES))
         self._positions = weights["embeddings.position_embeddings.weight"]
         self._type = weights["embeddings.token_type_embeddings.weight"][0]
-        self._first = _norm("embeddings", weights)
-        self.layers = [_layer(number, weights, int8) for number in range(config.num_hidden_layers)]
+        self._first = norm_of("embeddings", weights)
+        linear = partial(_linear, weights, int8)
+        self.layers = [layer_of(number, linear, weights) for number in range(config.num_hidden_layers)]
         # the kernel reads the inputs of a layer by fours, or by twos
         self._by_fours = int8 and not any(part.inputs % 4 for layer in self.layers for part in (layer.out, layer.down))
 
@@ -119,27 +120,29 @@ class FloatLinear:
         return np.concatenate([states @ weight.T + bias for weight, bias in self.parts], axis=1)
 
 
-def _layer(number: int, weights: Mapping[str, Any], int8: bool) -> Layer:
+def _linear(weights: Mapping[str, Any], int8: bool, *names: str) -> Int8Linear | FloatLinear:
+    parts = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
+    if not int8:
+        return FloatLinear(*parts)
+    scales = [weights[f"{name}.weight{SCALES}"] for name in names]
+    return Int8Linear(*(Part(weight, scale, bias) for (weight, bias), scale in zip(parts, scales, strict=True)))
+
+
+def layer_of(number: int, linear: Callable[..., Any], weights: Mapping[str, Any]) -> Layer:
+    """A layer by the names of its weights in transformers; `linear(*names)` is a linear layer, or several in one."""
     base = f"encoder.layer.{number}"
-
-    def linear(*names: str) -> Int8Linear | FloatLinear:
-        parts = [(weights[f"{base}.{name}.weight"], weights[f"{base}.{name}.bias"]) for name in names]
-        if not int8:
-            return FloatLinear(*parts)
-        scales = [weights[f"{base}.{name}.weight{SCALES}"] for name in names]
-        return Int8Linear(*(Part(weight, scale, bias) for (weight, bias), scale in zip(parts, scales, strict=True)))
-
     return Layer(
-        linear(*(f"attention.self.{part}" for part in ("query", "key", "value"))),
-        linear("attention.output.dense"),
-        _norm(f"{base}.attention.output", weights),
-        linear("intermediate.dense"),
-        linear("output.dense"),
-        _norm(f"{base}.output", weights),
+        linear(*(f"{base}.attention.self.{part}" for part in ("query", "key", "value"))),
+        linear(f"{base}.attention.output.dense"),
+        norm_of(f"{base}.attention.output", weights),
+        linear(f"{base}.intermediate.dense"),
+        linear(f"{base}.output.dense"),
+        norm_of(f"{base}.output", weights),
     )
 
 
-def _norm(name: str, weights: Mapping[str, Any]) -> Norm:
+def norm_of(name: str, weights: Mapping[str, Any]) -> Norm:
+    """The LayerNorm after a part of the model."""
     return Norm(weights[f"{name}.LayerNorm.weight"], weights[f"{name}.LayerNorm.bias"])
 
 
