@@ -18,7 +18,7 @@ from interlingua import __version__
 from interlingua.cli import calibrate, demo, encode, info, inspect, mine, shrink, train
 from interlingua.cli.evaluate import compare, evaluate, report, reproduce
 from interlingua.cli.index import backup, build, check, compact, delete, search, serve, sync, tokens, write
-from interlingua.cli.parser import SHELLS, Parser, PrintCompletion, VerbParser
+from interlingua.cli.parser import SHELLS, SHOWN, Parser, PrintCompletion, VerbParser
 from interlingua.cli.streams import lasting_streams
 from interlingua.errors import InterlinguaError
 from interlingua.pipes import forget_pipes
@@ -49,12 +49,6 @@ VERBS = (
     inspect,
     demo,
 )
-
-SHOWN = {
-    "--quiet": "show only warnings and errors while it works",
-    "--debug": "show every message, and the traceback of an error",
-}
-"""Options of the command line and of every verb."""
 
 DESCRIPTION = """\
 Train, evaluate and search with encoders that read meaning, not language.
@@ -87,11 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="print a script that completes commands in this shell",
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=VerbParser)
-    common = argparse.ArgumentParser(add_help=False)
-    for option, description in SHOWN.items():
-        common.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=description)
     for verb in VERBS:
-        verb.add(verbs, common)
+        verb.add(verbs)
     return parser
 
 

@@ -36,11 +36,9 @@ OF_FITTING = {
 """The options that go with --on, and their defaults."""
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "calibrate", parents=[common], help="shift, scale and rotate each language's vectors onto a pivot's"
-    )
+    parser = verbs.add_parser("calibrate", help="shift, scale and rotate each language's vectors onto a pivot's")
     parser.add_argument("model", help="a model folder or name, of one encoder")
     parser.add_argument(
         "--on",

@@ -8,9 +8,9 @@ from typing import Any
 NAMES = ("demo",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("demo", help="train, evaluate and search on the bundled encyclopedia", parents=[common])
+    parser = verbs.add_parser("demo", help="train, evaluate and search on the bundled encyclopedia")
     parser.add_argument("--out", default="runs/demo", metavar="DIR", help="where the models go (runs/demo)")
     parser.set_defaults(run=run)
 

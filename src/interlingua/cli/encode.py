@@ -32,9 +32,9 @@ Turn texts into vectors, and take them elsewhere.
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("encode", help="turn texts into vectors", parents=[common], description=DESCRIPTION)
+    parser = verbs.add_parser("encode", help="turn texts into vectors", description=DESCRIPTION)
     parser.add_argument("model", help="a model folder or name, or an index")
     parser.add_argument(
         "texts",

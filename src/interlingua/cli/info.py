@@ -26,11 +26,9 @@ Say what is in an index, what a model is, or what is installed here.
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "info", help="what an index, a model or this installation is", parents=[common], description=DESCRIPTION
-    )
+    parser = verbs.add_parser("info", help="what an index, a model or this installation is", description=DESCRIPTION)
     parser.add_argument("index", nargs="?", metavar="IDX|MODEL", help="an index, or a model folder or name")
     parser.add_argument("--system", action="store_true", help="what is installed, in place of an index or a model")
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -13,9 +13,9 @@ from interlingua.errors import BadInput
 NAMES = ("inspect",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("inspect", help="statistics of a data source or collection", parents=[common])
+    parser = verbs.add_parser("inspect", help="statistics of a data source or collection")
     parser.add_argument(
         "source",
         nargs="?",

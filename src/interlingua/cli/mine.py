@@ -167,10 +167,10 @@ def passages_of(arguments: argparse.Namespace) -> Iterator[Passage]:
 NAMES = ("mine",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
-        "mine", parents=[common], help="find the sentences of two files that translate each other, or hard negatives"
+        "mine", help="find the sentences of two files that translate each other, or hard negatives"
     )
     parser.add_argument(
         "a",

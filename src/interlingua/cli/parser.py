@@ -18,6 +18,11 @@ once, --on A B, are all the option's where the arguments of the command stand be
 it or after another option; where they do not, A is the option's and B an argument.
 Where values have the form KEY=VALUE, the first word of another form is an argument.
 """
+SHOWN = {
+    "--quiet": "show only warnings and errors while it works",
+    "--debug": "show every message, and the traceback of an error",
+}
+"""Options of the command line and of every verb."""
 NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 SHELLS = ("bash", "zsh", "fish")
 FILES = re.compile(r"FILE|DIR|FOLDER|PATH|IDX|INDEX|MODEL|COLLECTION|PASSAGES|QUESTIONS|RUN|RECIPE|SOURCE|^[AB]$")
@@ -98,6 +103,8 @@ class VerbParser(Parser):
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)
+        for option, description in SHOWN.items():
+            self.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=description)
 
     def format_help(self) -> str:
         """With the rule for options that may be repeated, where there are any."""

@@ -41,19 +41,13 @@ MEASURED, DEPTH = 200, 100
 """Passages of the collections that the speed of a model is measured on, and those found for a question."""
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verbs."""
     for name, help_, description, run in (
         ("shrink", "make a model smaller and faster, taught by itself on raw text", SHRINK, shrink),
         ("trim", "make a model smaller: keep the subwords that texts or languages need", TRIM, trim),
     ):
-        parser = verbs.add_parser(
-            name,
-            help=help_,
-            parents=[common],
-            description=description,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        parser = verbs.add_parser(name, help=help_, description=description)
         parser.add_argument(
             "model",
             help="a model folder or name of one encoder; subwords are chosen from a Unigram tokenizer, as XLM-R's",

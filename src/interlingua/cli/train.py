@@ -8,13 +8,13 @@ from typing import Any
 NAMES = ("train", "plan")
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verbs."""
     for name, help_, run in (
         ("train", "train what a recipe says; the same command resumes", train),
         ("plan", "check a recipe and show what it would do", plan),
     ):
-        parser = verbs.add_parser(name, help=help_, parents=[common])
+        parser = verbs.add_parser(name, help=help_)
         parser.add_argument("recipe", help="a YAML file, or a bundled recipe such as hu2023/semantic")
         parser.add_argument(
             "set", nargs="*", metavar="key.path=value", help="change the recipe, e.g. training.steps=100"

@@ -11,9 +11,9 @@ from interlingua.errors import BadInput
 NAMES = ("compare",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("compare", help="test two systems against each other, query by query", parents=[common])
+    parser = verbs.add_parser("compare", help="test two systems against each other, query by query")
     parser.add_argument(
         "runs",
         nargs="+",

@@ -91,13 +91,10 @@ APART: dict[tuple[str, ...], str] = {
 """Options that cannot all be given, and why."""
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
-        "evaluate",
-        parents=[common],
-        help="measure models on test collections, a column per language",
-        description=DESCRIPTION,
+        "evaluate", help="measure models on test collections, a column per language", description=DESCRIPTION
     )
     parser.add_argument("models", nargs="*", metavar="MODEL", help="model folders or names; each is a row")
     parser.add_argument(

@@ -12,11 +12,9 @@ from interlingua.errors import BadInput
 NAMES = ("report",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "report", parents=[common], help="the language mirror: does a model rank by meaning or by language?"
-    )
+    parser = verbs.add_parser("report", help="the language mirror: does a model rank by meaning or by language?")
     parser.add_argument(
         "models",
         nargs="+",

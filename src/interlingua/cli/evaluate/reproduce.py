@@ -12,9 +12,9 @@ from interlingua.errors import BadInput
 NAMES = ("reproduce",)
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("reproduce", help="run a paper's table and set ours beside its numbers", parents=[common])
+    parser = verbs.add_parser("reproduce", help="run a paper's table and set ours beside its numbers")
     parser.add_argument("table", help="such as hu2023/table2")
     parser.add_argument("--scale", default="mini", help="paper (public data, real sizes), mini (two cores), … (mini)")
     parser.add_argument("--data", metavar="DIR", help="what {data} in the table's paths stands for")

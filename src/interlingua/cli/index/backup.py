@@ -27,13 +27,13 @@ Put an index that `interlingua backup` wrote back into a folder. It is checked f
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verbs."""
-    parser = verbs.add_parser("backup", help="write an index to one file", parents=[common], description=BACKUP)
+    parser = verbs.add_parser("backup", help="write an index to one file", description=BACKUP)
     index_argument(parser)
     parser.add_argument("file", metavar="FILE", help="the archive to write: idx.tar or idx.tar.gz")
     parser.set_defaults(run=backup)
-    parser = verbs.add_parser("restore", help="put a backup of an index back", parents=[common], description=RESTORE)
+    parser = verbs.add_parser("restore", help="put a backup of an index back", description=RESTORE)
     parser.add_argument("file", metavar="FILE", help="an archive that `interlingua backup` wrote")
     parser.add_argument("index", metavar="IDX", help="the folder to put the index into")
     parser.add_argument("--overwrite", action="store_true", help="replace an index that is there")

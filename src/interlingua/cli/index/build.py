@@ -30,9 +30,9 @@ serve, sync, add, replace, delete, compact, tokens, info.
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("index", help="make passages searchable", parents=[common], description=DESCRIPTION)
+    parser = verbs.add_parser("index", help="make passages searchable", description=DESCRIPTION)
     parser.add_argument(
         "inputs",
         nargs="+",

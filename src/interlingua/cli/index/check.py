@@ -19,9 +19,9 @@ table with themselves, the cache with the table. Nothing is written. The exit co
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("check", help="check an index for damage", parents=[common], description=CHECK)
+    parser = verbs.add_parser("check", help="check an index for damage", description=CHECK)
     index_argument(parser)
     parser.add_argument("--repair", action="store_true", help="make a damaged cache again from the passages")
     parser.set_defaults(run=run)

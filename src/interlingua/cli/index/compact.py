@@ -20,11 +20,9 @@ Tidy up after many changes: make the caches again, join files, remove what only 
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "compact", help="tidy up an index after many changes", parents=[common], description=DESCRIPTION
-    )
+    parser = verbs.add_parser("compact", help="tidy up an index after many changes", description=DESCRIPTION)
     index_argument(parser)
     dense = parser.add_mutually_exclusive_group()
     dense.add_argument(

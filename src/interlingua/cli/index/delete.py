@@ -33,9 +33,9 @@ Delete passages by their ids, or by sources and metadata. An id means all passag
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("delete", help="delete passages of an index", parents=[common], description=DESCRIPTION)
+    parser = verbs.add_parser("delete", help="delete passages of an index", description=DESCRIPTION)
     index_argument(parser)
     parser.add_argument("ids", nargs="*", metavar="ID", help="ids, or SOURCE:ID")
     parser.add_argument(

@@ -27,9 +27,9 @@ BOLD, PLAIN = "\033[1m", "\033[0m"
 SHAPING = "\u00ad\u200c\u200d\u200e\u200f"  # what text in many scripts needs: soft hyphen, joiners, direction marks
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("search", help="ask an index in any language", parents=[common])
+    parser = verbs.add_parser("search", help="ask an index in any language")
     index_argument(parser)
     parser.add_argument("question", nargs="+")
     parser.add_argument("-k", type=int, default=5, help="how many results (5)")

@@ -20,9 +20,9 @@ NAMES = ("serve",)
 TOKEN, READ_TOKEN = "INTERLINGUA_TOKEN", "INTERLINGUA_READ_TOKEN"
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("serve", help="a web page and an HTTP API over indexes", parents=[common])
+    parser = verbs.add_parser("serve", help="a web page and an HTTP API over indexes")
     parser.add_argument(
         "index",
         nargs="+",

@@ -31,11 +31,9 @@ have not changed since they were synced are not read again, unless --read-all is
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "sync", help="bring an index to what files and folders hold now", parents=[common], description=DESCRIPTION
-    )
+    parser = verbs.add_parser("sync", help="bring an index to what files and folders hold now", description=DESCRIPTION)
     sources_of_an_index(parser)
     dry_run_option(parser)
     parser.add_argument(

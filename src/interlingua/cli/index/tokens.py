@@ -23,11 +23,9 @@ the command again after many changes.
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser(
-        "tokens", help="keep the token vectors of rerankers in an index", parents=[common], description=DESCRIPTION
-    )
+    parser = verbs.add_parser("tokens", help="keep the token vectors of rerankers in an index", description=DESCRIPTION)
     index_argument(parser)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="late-interaction models, folders or names")
     parser.set_defaults(run=run)

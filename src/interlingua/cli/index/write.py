@@ -26,13 +26,13 @@ Put passages in place of those with their ids, and add new ones. What did not ch
 """
 
 
-def add(verbs: Any, common: argparse.ArgumentParser) -> None:
+def add(verbs: Any) -> None:
     """Declare the verbs."""
     for name, help, description in (
         ("add", "add passages to an index", ADD),
         ("replace", "replace passages of an index, and add new ones", REPLACE),
     ):
-        parser = verbs.add_parser(name, help=help, parents=[common], description=description)
+        parser = verbs.add_parser(name, help=help, description=description)
         sources_of_an_index(parser)
         parser.set_defaults(run=run)
 
