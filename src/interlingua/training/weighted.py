@@ -84,43 +84,36 @@ def check(recipe: Recipe) -> None:
     for name in recipe.tokenizer_data or ():
         if name not in recipe.data:
             raise BadInput(f"tokenizer_data: '{name}' is no entry of data.{suggestion(name, recipe.data)}")
-    names = [name for name, spec in recipe.objectives.items() if spec is not None]
-    if not names:
+    specs = {name: spec for name, spec in recipe.objectives.items() if spec is not None}
+    entries = {name: (kind_of(name, spec), *options_of(name, spec, recipe)) for name, spec in specs.items()}
+    if not entries:
         raise BadInput("the recipe has no objectives.")
-    if not any(_counts(name, recipe) for name in names):
+    counted = {kind for kind, entry, _ in entries.values() if entry.weight > 0}
+    if not counted:
         raise BadInput("every objective has the weight 0, so nothing is trained. Give one a weight above 0.")
-    kinds = {kind_of(name, recipe.objectives[name] or {}) for name in names}
-    repel = {kind_of(name, recipe.objectives[name] or {}) for name in names if _counts(name, recipe)} & REPELLING
-    predicting = sorted(kind_of(name, recipe.objectives[name] or {}) for name in names if _predicts(name, recipe))
+    predicting = sorted(kind for kind, _, options in entries.values() if _predicts(kind, options))
     if recipe.optimizer.sparse_embeddings and predicting:
         raise BadInput(
             f"optimizer.sparse_embeddings: {predicting[0]} predicts subwords, which changes all embeddings. "
             "Leave one of them out."
         )
-    if "language" in kinds and not repel:
+    if any(kind == "language" for kind, _, _ in entries.values()) and not counted & REPELLING:
         raise BadInput(
             "the language loss repels nothing and collapses alone. Add objectives.semantic or retrieval, with a weight "
             "above 0."
         )
     _check_backbone(recipe)
-    _check_sampling(recipe, names)
+    _check_sampling(recipe, list(entries))
     _check_late_interaction(recipe)
-    for name, spec in recipe.objectives.items():
-        if spec is not None:
-            options = options_of(name, spec, recipe)[1]
-            untied = recipe.model.encoders == "untied"
-            if isinstance(options, StateDistillation.Settings) and options.on == "both" and untied:
-                raise BadInput(
-                    f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
-                    "or model.encoders: tied."
-                )
-            _check_vectors(name, OBJECTIVES[kind_of(name, spec)], recipe)
-            data_of(name, spec, recipe)
-
-
-def _counts(name: str, recipe: Recipe) -> bool:
-    """Whether an entry of `objectives` has a weight above 0."""
-    return options_of(name, recipe.objectives[name] or {}, recipe)[0].weight > 0
+    untied = recipe.model.encoders == "untied"
+    for name, (kind, _, options) in entries.items():
+        if isinstance(options, StateDistillation.Settings) and options.on == "both" and untied:
+            raise BadInput(
+                f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
+                "or model.encoders: tied."
+            )
+        _check_vectors(name, OBJECTIVES[kind], recipe)
+        data_of(name, specs[name], recipe)
 
 
 def _check_backbone(recipe: Recipe) -> None:
@@ -179,15 +172,11 @@ def data_read(recipe: Recipe) -> set[str]:
     return names
 
 
-def _predicts(name: str, recipe: Recipe) -> bool:
-    """Whether an entry of `objectives` predicts masked subwords: of those that read tokens, C3's need not."""
-    spec = recipe.objectives[name] or {}
-    if not issubclass(OBJECTIVES[kind_of(name, spec)], TokenObjective):
-        return False
-    options = options_of(name, spec, recipe)[1]
+def _predicts(kind: str, options: Objective.Settings) -> bool:
+    """Whether an objective predicts masked subwords: of those that read tokens, C3's need not."""
     if isinstance(options, Comparable.Settings):
         return options.mlm > 0 or options.condenser > 0
-    return not isinstance(options, StateDistillation.Settings)
+    return issubclass(OBJECTIVES[kind], TokenObjective) and not isinstance(options, StateDistillation.Settings)
 
 
 def _check_sampling(recipe: Recipe, names: list[str]) -> None:
