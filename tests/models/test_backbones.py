@@ -8,7 +8,8 @@ import torch
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
-from interlingua.training.backbones import build_encoder, token_counts, train_tokenizer
+from interlingua.models.subwords import token_counts
+from interlingua.training.backbones import build_encoder, train_tokenizer
 
 SCRATCH = {"scratch": {"vocab_size": 300, "layers": 2, "hidden": 16, "heads": 2, "intermediate": 32, "max_length": 32}}
 STATIC = {"static": {"vocab_size": 300, "dim": 8, "token_dropout": 0.15}}
@@ -118,7 +119,7 @@ def test_lengths_of_a_folder_end_at_the_positions(corpus, tmp_path):
 
 def test_static_starts_with_frequent_subwords_weighing_little(corpus):
     encoder = build_encoder(STATIC, texts=corpus, device="cpu")
-    counts = token_counts(encoder.tokenizer, corpus)
+    counts = token_counts(encoder.tokenizer.backend_tokenizer, corpus)
     norms = encoder.input_embeddings.weight.norm(dim=1)
     unseen = [t for t in range(len(encoder.tokenizer)) if not counts[t]]
     frequent = [t for t, _ in counts.most_common(10)]

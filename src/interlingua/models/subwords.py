@@ -11,6 +11,7 @@ import re
 import string
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from tokenizers.normalizers import NFKC, Lowercase, Normalizer, Replace, Strip
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import Metaspace
 
+from interlingua.data.records import batched
 from interlingua.errors import BadInput
 from interlingua.models.inference.machine import threads
 from interlingua.text.languages import nfkc
@@ -405,6 +407,18 @@ class Subwords:
         if max_length is None or len(ids) <= max_length:
             return ids
         return ids[: max_length - self._closing] + ids[len(ids) - self._closing :]
+
+
+def token_counts(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
+    """Count the token ids in `texts`, whole and without special tokens."""
+    whole = Tokenizer.from_str(tokenizer.to_str())
+    whole.no_truncation()
+    whole.no_padding()
+    counts: Counter[int] = Counter()
+    for batch in batched(texts, 10_000):
+        for encoding in whole.encode_batch_fast(batch, add_special_tokens=False):
+            counts.update(encoding.ids)
+    return counts
 
 
 def punctuation(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:

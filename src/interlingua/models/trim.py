@@ -7,9 +7,7 @@ best segmentation uses kept subwords alone is segmented as before, so its vector
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import regex
@@ -20,11 +18,10 @@ from transformers import PreTrainedTokenizerFast
 
 from interlingua.errors import BadInput
 from interlingua.models.encoder import Encoder
-from interlingua.models.subwords import Subwords
+from interlingua.models.subwords import Subwords, token_counts
 from interlingua.models.transformer import Transformer
 from interlingua.text.languages import language
 
-BATCH = 10_000
 SCRIPTS = {"Jpan": ("Hani", "Hira", "Kana"), "Kore": ("Hang", "Hani"), "Hans": ("Hani",), "Hant": ("Hani",)}
 """Scripts that ISO 15924 names together, by the names that Unicode gives to characters."""
 
@@ -51,14 +48,14 @@ def trim_vocabulary(
             "(XLM-R, multilingual E5) can be trimmed."
         )
     pieces = [piece for piece, _ in description["model"]["vocab"]]
-    counts = _counts(backbone.tokenizer.backend_tokenizer, texts)
+    counts = token_counts(backbone.tokenizer.backend_tokenizer, texts)
     scripts = _in_scripts(pieces, langs)
     if most is not None and not counts:
         raise BadInput(f"the {most:,} most frequent subwords of no text: give texts that hold some.")
     if not counts and not scripts:
         raise BadInput("the texts hold no subword and no language is named, so nothing would be left. Check the files.")
     base = _always(description, backbone.pad_id)
-    base |= _counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
+    base |= token_counts(backbone.tokenizer.backend_tokenizer, encoder.settings.prompts.values()).keys()
     limit = len(pieces) if most is None else most - len(base)
     if limit < 0:
         raise BadInput(
@@ -68,18 +65,6 @@ def trim_vocabulary(
     ids = sorted(base | scripts | set(ranked[:limit]))
     _rebuild(backbone, description, ids)
     return len(ids), len(pieces)
-
-
-def _counts(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
-    copy = Tokenizer.from_str(tokenizer.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    counts: Counter[int] = Counter()
-    remaining: Iterator[str] = iter(texts)
-    while batch := list(islice(remaining, BATCH)):
-        for encoding in copy.encode_batch_fast(batch, add_special_tokens=False):
-            counts.update(encoding.ids)
-    return counts
 
 
 def _in_scripts(pieces: Sequence[str], langs: Iterable[str]) -> set[int]:

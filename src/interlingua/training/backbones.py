@@ -7,7 +7,6 @@ gives other scores each time and takes three times as long. The tokenizer that i
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from interlingua.models.encoder import Encoder
 from interlingua.models.folder import Settings as EncoderSettings
 from interlingua.models.layout import Parts
 from interlingua.models.static.embedding import StaticEmbedding
-from interlingua.models.subwords import BYTES, normalizer
+from interlingua.models.subwords import BYTES, normalizer, token_counts
 from interlingua.models.transformer import Transformer
 from interlingua.settings import Settings
 
@@ -131,24 +130,6 @@ def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedToke
         mask_token=AddedToken(MASK, lstrip=True),
         model_max_length=max_length,
     )
-
-
-def token_counts(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> Counter[int]:
-    """Count the token ids in `texts`, without special tokens."""
-    counts: Counter[int] = Counter()
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == 10_000:
-            _count(tokenizer, batch, counts)
-            batch = []
-    _count(tokenizer, batch, counts)
-    return counts
-
-
-def _count(tokenizer: PreTrainedTokenizerFast, batch: list[str], counts: Counter[int]) -> None:
-    for encoding in tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-        counts.update(encoding.ids)
 
 
 def _sentences(texts: Iterable[str], normal: Normalizer) -> Iterator[str]:
@@ -336,7 +317,7 @@ def _static(spec: Static, texts: Sequence[str]) -> Parts:
         byte_fallback=spec.byte_fallback,
         character_coverage=spec.character_coverage,
     )
-    counts = token_counts(tokenizer, texts)
+    counts = token_counts(tokenizer.backend_tokenizer, texts)
     frequency = torch.tensor([counts[token] for token in range(len(tokenizer))], dtype=torch.float64)
     weights = spec.sif / (spec.sif + frequency / frequency.sum())
     rows = torch.randn(len(tokenizer), spec.dim) / spec.dim**0.5 * weights.float().unsqueeze(1)
