@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tabulate import tabulate
 
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput
-from interlingua.evaluation.table import render_records
+from interlingua.evaluation.table import Record, records_table
 from interlingua.evaluation.tatoeba import TatoebaResult, check_languages, pair_vectors, tatoeba_accuracy
 from interlingua.models.protocols import Encoder, Role
 from interlingua.retrieval.retriever import searchable
@@ -86,7 +85,7 @@ def principal_plane(vectors: Any) -> tuple[Plane, tuple[float, float]]:
 
 def projection_table(projections: Mapping[str, Projection], form: str = "text") -> str:
     """The numbers beside the picture, a row for each model: "text" or "markdown"; "tsv" or "json" with all digits."""
-    records: list[dict[str, str | float | int | None]] = [
+    records: list[Record] = [
         {
             "system": name,
             "languages": "-".join(projection.langs),
@@ -97,16 +96,7 @@ def projection_table(projections: Mapping[str, Projection], form: str = "text") 
         }
         for name, projection in projections.items()
     ]
-    if form not in ("text", "markdown"):
-        return render_records(records, form)
-    text = tabulate(
-        [list(record.values()) for record in records],
-        ["Projection", *list(records[0])[1:]],
-        tablefmt="github" if form == "markdown" else "simple",
-        floatfmt=".3f",
-        intfmt=",",
-    )
-    return f"{text}\n\n{NOTE}"
+    return records_table(records, form, "Projection", NOTE)
 
 
 def _projection(langs: tuple[str, str], x: Plane, y: Plane, accuracy: TatoebaResult) -> Projection:

@@ -15,6 +15,7 @@ WITH_ENGLISH, WITHOUT_ENGLISH = "avg", "avg w/o en"
 FORMATS = ("text", "markdown", "tsv", "json")
 MACHINES = ("tsv", "json")
 """The formats for machines: records, at full precision."""
+Record = Mapping[str, str | float | int | None]
 
 
 @dataclass
@@ -153,7 +154,7 @@ def render_tables(tables: Sequence[Table], form: str = "text", *, digits: int = 
     return "\n".join(table.render(form, digits=digits, intervals=intervals) + "\n" for table in tables)
 
 
-def render_records(records: Sequence[Mapping[str, str | float | int | None]], form: str) -> str:
+def render_records(records: Sequence[Record], form: str) -> str:
     """Records as "tsv" (a header, then a line each) or "json", nothing rounded."""
     if form == "json":
         return json.dumps(records, ensure_ascii=False, indent=1)
@@ -162,6 +163,21 @@ def render_records(records: Sequence[Mapping[str, str | float | int | None]], fo
     lines = [list(records[0])] if records else []
     lines += [["" if cell is None else str(cell) for cell in record.values()] for record in records]
     return "\n".join("\t".join(line) for line in lines)
+
+
+def records_table(records: Sequence[Record], form: str, heading: str, note: str) -> str:
+    """Records as "text" or "markdown", `heading` above the first field and `note` below; "tsv" or "json" with all
+    digits."""
+    if form not in ("text", "markdown"):
+        return render_records(records, form)
+    text = tabulate(
+        [["" if cell is None else cell for cell in record.values()] for record in records],
+        [heading, *list(records[0])[1:]],
+        tablefmt="github" if form == "markdown" else "simple",
+        floatfmt=".3f",
+        intfmt=",",
+    )
+    return f"{text}\n\n{note}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tabulate import tabulate
 
 from interlingua.data.readers import read_parallel
 from interlingua.data.readers.source import PathLike, group
 from interlingua.data.readers.tatoeba import FEW, LIMIT
 from interlingua.data.records import ParallelPair
 from interlingua.errors import BadInput, suggestion
-from interlingua.evaluation.table import render_records
+from interlingua.evaluation.table import records_table
 from interlingua.files import existing
 from interlingua.models.protocols import Encoder, Role, encode_as
 from interlingua.retrieval.retriever import Vectors, searchable
@@ -176,18 +175,7 @@ def tatoeba_table(
 ) -> str:
     """system → file → result as "text" or "markdown", a row for each file and their macro mean; "tsv" or "json" at
     full precision. `protocol`: "both" directions and their mean, or "xtreme", its one direction."""
-    records = tatoeba_records(systems, protocol)
-    if form not in ("text", "markdown"):
-        return render_records(records, form)
-    body = [["" if cell is None else cell for cell in record.values()] for record in records]
-    text = tabulate(
-        body,
-        ["Tatoeba", *list(records[0])[1:]],
-        tablefmt="github" if form == "markdown" else "simple",
-        floatfmt=".3f",
-        intfmt=",",
-    )
-    return f"{text}\n\n{PROTOCOLS[protocol]}"
+    return records_table(tatoeba_records(systems, protocol), form, "Tatoeba", PROTOCOLS[protocol])
 
 
 def tatoeba_accuracy(
