@@ -63,8 +63,7 @@ def comparisons(
                 cells.append(f"{float(np.subtract(*questions[column]).mean()):+.3f}{mark if significant else ''}")
             else:
                 cells.append("–")
-        means = [{column: fmean(fmean(run[column].values()) for run in runs) for column in shared} for runs in seeds]
-        gains = relative_gains(*means)
+        gains = relative_gains(*(column_means(runs, shared) for runs in seeds))
         lines.append(
             [
                 f"{pair[0]} − {pair[1]}",
@@ -259,12 +258,7 @@ def suite_table(table: TableSpec, scale: str, results: Results, suite: str, meas
     result = Table(measure, columns, counts=counts)
     expected = table.expected.get(suite, {}).get(measure, {}) if of_the_paper(scale) else {}
     for row, runs in results.items():
-        seeds = done(runs, suite, measure)
-        values = {
-            column: fmean(fmean(run[column].values()) for run in seeds if column in run)
-            for column in columns
-            if any(column in run for run in seeds)
-        }
+        values = column_means(done(runs, suite, measure), columns)
         result.add(Row(row, values, expected={k: v for k, v in expected.get(row, {}).items() if k in columns}))
     return result
 
@@ -313,8 +307,7 @@ def averages(table: TableSpec, scale: str, results: Results, suite: str, measure
         if len(seeds) < len(runs):
             line += f" ({len(seeds)} of {len(runs)} seeds)"
         for name, names in subsets.items():
-            means = {c: fmean(each) for c in names if (each := [fmean(run[c].values()) for run in seeds if c in run])}
-            if means:
+            if means := column_means(seeds, names):
                 line += f"; {name} ({' '.join(means)}) {fmean(means.values()):.4f}"
         if row != first:
             (own, theirs), shared = _shared((row, first), results, suite, measure)
@@ -343,6 +336,12 @@ def spreads(table: TableSpec, results: Results, suite: str, measure: str) -> str
         f"standard deviation between seeds, by {table.x}{over}: {deviations}. From the first to the last it is "
         f"multiplied by {ratio.mean:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] ({ratio.method})."
     )
+
+
+def column_means(seeds: Sequence[Columns], columns: Sequence[str]) -> dict[str, float]:
+    """The mean of each of `columns` over the seeds that have it, of those that some seed has."""
+    values = {column: [fmean(run[column].values()) for run in seeds if column in run] for column in columns}
+    return {column: fmean(means) for column, means in values.items() if means}
 
 
 def macro(columns: Columns) -> float:
@@ -383,14 +382,8 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
         path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
         try:
             if table.x is None:
-                bars = {
-                    row: {
-                        c: fmean(fmean(run[c].values()) for run in seeds if c in run)
-                        for c in columns_of(results, suite, measure)
-                        if any(c in run for run in seeds)
-                    }
-                    for row, seeds in by_row.items()
-                }
+                columns = columns_of(results, suite, measure)
+                bars = {row: column_means(seeds, columns) for row, seeds in by_row.items()}
                 paths.append(plot_languages(bars, path, y_label=f"{suite}: {measure}"))
             else:
                 comparable = alike({row: seeds for row, seeds in by_row.items() if table.rows[row].x is not None})

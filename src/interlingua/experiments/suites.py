@@ -323,7 +323,7 @@ def measure(
     fill_data = partial(fill, data=data)
     if isinstance(model, StoredVectors):
         for name, suite in suites.items():
-            if first and measured(suite.kind, model, None) and getattr(suite, suite.kind):
+            if first and measured(suite.kind, model, None):
                 values |= _each(name, suite, model, PAIRS[suite.kind], fill_data, errors)
         return _or_raise(values, errors, lacking)
     for name, suite in suites.items():
@@ -351,7 +351,7 @@ def measure(
             results += _evaluated(model, collections, measures, shards, errors, name)
         if results:
             values[name] = {m: {r.collection: dict(r.scores.per_query[m]) for r in results} for m in measures}
-        if first and suite.kind in SUITES and getattr(suite, suite.kind):
+        if first and suite.kind in SUITES:
             values |= _each(name, suite, model, SUITES[suite.kind], fill_data, errors)
         if suite.xor is not None:
             with _left_out(errors, name, alone=_is_alone(shards)):
