@@ -40,13 +40,23 @@ class LateInteractionSpec(Settings):
     skip_punctuation: bool = Field(False, description="documents have no vectors of punctuation")
 
 
-LATER = frozenset(["dense", "dropout", "sif_coefficient"])
-"""Fields of `ModelSpec` that came later: a recipe has them only where they are given."""
+class GrownSettings(Settings):
+    """Settings with fields that came `later`: they are written only where they have another value than the default, so
+    the digests of recipes stay as they were."""
+
+    later: ClassVar[frozenset[str]]
+
+    @model_serializer(mode="wrap")
+    def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = fields(self)
+        left_out = {name for name in self.later if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in values.items() if name not in left_out}
 
 
-class ModelSpec(Settings):
+class ModelSpec(GrownSettings):
     """The `model:` part."""
 
+    later = frozenset(["dense", "dropout", "sif_coefficient"])
     former_names: ClassVar = {"length_power": "norm_power"}
 
     backbone: str | dict[str, Any] = Field(
@@ -93,12 +103,6 @@ class ModelSpec(Settings):
     )
     late_interaction: LateInteractionSpec | None = Field(None, description="one vector a token instead of one a text")
 
-    @model_serializer(mode="wrap")
-    def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields, but those of `LATER` only where they are given: the digests of recipes stay as they were."""
-        values: dict[str, Any] = fields(self)
-        return {name: value for name, value in values.items() if value is not None or name not in LATER}
-
     @field_validator("prompts")
     @classmethod
     def _roles(cls, prompts: dict[str, str] | None) -> dict[str, str] | None:
@@ -128,9 +132,10 @@ class ModelSpec(Settings):
         return self
 
 
-class TrainingSpec(Settings):
+class TrainingSpec(GrownSettings):
     """The `training:` part."""
 
+    later = frozenset(["balance_gradients", "own_batches"])
     former_names: ClassVar = {"mix": "objective_sampling"}
 
     steps: int = Field(gt=0, description="steps of the optimizer")
@@ -161,15 +166,6 @@ class TrainingSpec(Settings):
     validate_every: int = Field(500, gt=0, description="steps between two validations")
     keep: Literal["last", "best"] = Field("last", description="which weights become the model (best: by validation)")
     tensorboard: bool = Field(True, description="write events too, where TensorBoard is installed")
-
-    @model_serializer(mode="wrap")
-    def _written(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """All fields, but those that came later only where they are on."""
-        values: dict[str, Any] = fields(self)
-        for name in ("balance_gradients", "own_batches"):
-            if not getattr(self, name):
-                values.pop(name, None)
-        return values
 
 
 class ValidationSpec(Settings):
