@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlingua.cli.options import bad_rows_option
@@ -50,6 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     from interlingua.data import readers, summary
     from interlingua.data.collections import load_collection
+    from interlingua.data.datasets import READERS
 
     def show(title: str, rows: list[summary.Row]) -> None:
         print(f"{title}\n{tabulate(rows, headers='keys', floatfmt=',.2f', intfmt=',')}\n")
@@ -67,13 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         collection = load_collection(arguments.source, **options)
         show(f"collection {arguments.source}", summary.summarise_collection(collection))
         return
-    read: dict[str, Callable[..., Iterable[summary.Item]]] = {
-        "questions": readers.read_questions,
-        "parallel": readers.read_parallel,
-        "sentences": readers.read_sentences,
-        "documents": readers.read_documents,
-    }
-    items = read[arguments.kind](arguments.source, **options)
+    items = READERS[arguments.kind](arguments.source, **options)
     show(f"{arguments.kind} {arguments.source}", summary.summarise(items))
 
 
