@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from interlingua.data import encyclopedia
 from interlingua.data.collections import cross, load_collection
-from interlingua.data.records import Collection
 from interlingua.errors import NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
@@ -86,7 +86,7 @@ def print_tables(models: dict[str, DualEncoder]) -> dict[str, dict[str, float]]:
             ("question and passages in one language", list(by_lang.values())),
             (
                 "questions in each language, English passages",
-                [renamed(cross(c, by_lang["en"]), lang) for lang, c in by_lang.items() if lang != "en"],
+                [replace(cross(c, by_lang["en"]), name=lang) for lang, c in by_lang.items() if lang != "en"],
             ),
         )
         print(f"\n{title}")
@@ -106,11 +106,6 @@ def picture(systems: dict[str, dict[str, float]], path: Path) -> None:
         print(f"\npicture: {plot_languages(systems, path, y_label='MRR@100 against English passages')}")
     except NotFound as error:
         logger.warning(str(error))
-
-
-def renamed(collection: Collection, name: str) -> Collection:
-    """The same collection under another name."""
-    return Collection(name, collection.passages, collection.queries, collection.qrels)
 
 
 def answer(model: DualEncoder, out: Path) -> None:

@@ -6,6 +6,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
@@ -475,7 +476,7 @@ def held(suite: Suite, column: str, data: str | None) -> tuple[Collection, dict[
             return _with_counterparts(column, collection, passages)
     if suite.questions is not None:
         return _with_counterparts(column, cross(load(fill(suite.questions, data)), collection), collection)
-    return Collection(column, collection.passages, collection.queries, collection.qrels), {}
+    return replace(collection, name=column), {}
 
 
 def _with_counterparts(column: str, source: Collection, other: Collection) -> tuple[Collection, dict[str, Query]]:
