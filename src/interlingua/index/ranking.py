@@ -145,9 +145,8 @@ def coded(passage: Passage) -> Passage:
         return replace(passage, lang="")
     strange = [part for part in (passage.id, passage.text, passage.title, passage.lang) if not isinstance(part, str)]
     if strange:
-        raise BadInput(
-            f"passage {passage.id!r}: its id, text, title and language must be strings, not {type(strange[0]).__name__}."
-        )
+        kind = type(strange[0]).__name__
+        raise BadInput(f"passage {passage.id!r}: its id, text, title and language must be strings, not {kind}.")
     if not passage.lang or find_code(passage.lang) == passage.lang:
         return passage
     try:
