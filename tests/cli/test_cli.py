@@ -375,6 +375,9 @@ def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):
     assert "# retrieval: 6 questions, up to 12 candidates, chance loss 2.485" in out
     assert "# semantic: weight 0.5" in out
     assert "# 9 steps" in out
+    assert "no objective reads it" not in out
+    out = printed(capsys, "plan", street.recipe, "data.more={path: 'encyclopedia:train', kind: questions}")
+    assert "# data.more: no objective reads it" in out
 
 
 @pytest.mark.slow

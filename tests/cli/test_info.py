@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +67,19 @@ def test_a_late_interaction_model_and_the_bundled_one(tiny_encoder, tmp_path, ca
     lines, info = told(capsys, "default")
     assert (info["kind"], info["dim"], info["layers"], info["licence"]) == ("static", 320, 0, "cc-by-sa-4.0")
     assert lines["layers"] == "none"
+
+
+def test_an_index_with_its_sources_and_metadata(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("kb").mkdir()
+    for number in range(7):
+        Path(f"kb/{number}.txt").write_text(f"text number {number}\n", encoding="utf-8")
+    assert main(["index", "kb", "--out", "idx"]) == 0
+    lines, info = told(capsys, "idx")
+    assert info["sources"] == {f"kb/{number}.txt": 1 for number in range(7)}
+    assert info["metadata"] == ["chunk", "source"]
+    shown = ", ".join(f"kb/{number}.txt 1" for number in range(5))
+    assert (lines["sources"], lines["metadata"]) == (f"{shown}, … (7 in all, see --json)", "chunk, source")
 
 
 def test_the_installation(capsys, monkeypatch):

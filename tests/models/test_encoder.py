@@ -214,6 +214,10 @@ def test_vectors_cannot_be_cut_to_nothing(tiny_encoder, tiny_static):
         assert encoder.encode(["a"], truncate_dim=3).shape == (1, 3)
         with pytest.raises(BadInput, match="truncate_dim 0: must be at least 1"):
             encoder.encode(["a"], truncate_dim=0)
+        with pytest.raises(BadInput, match=r"truncate_dim 999: .* at most the "):
+            encoder.encode(["a"], truncate_dim=999)
+        with pytest.raises(BadInput, match="int given to encode"):
+            encoder.encode(5)
 
 
 def test_folders_that_cannot_be_loaded_say_why(tiny_hf_folder, tmp_path):

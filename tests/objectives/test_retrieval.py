@@ -98,6 +98,16 @@ def test_negatives_that_a_teacher_finds_as_good_as_the_positive_are_left_out():
         objective.loss(wrong, vectors)
 
 
+def test_more_hard_negatives_than_there_are_is_told():
+    vectors = {"queries": torch.randn(3, 4), "passages": torch.randn(7, 4)}
+    assert Retrieval(hard_negatives=2).loss(BATCH, vectors).warning is None
+    told = Retrieval(hard_negatives=3).loss(BATCH, vectors).warning
+    assert told == "hard_negatives is 3, and no question of the batch has more than 2."
+    without = {"questions": [question("a?", "pa")]}
+    alone = {name: rows[:1] for name, rows in vectors.items()}
+    assert Retrieval().loss(without, alone).warning is None
+
+
 def test_the_wrong_kind_of_record_is_named():
     says = "Retrieval reads QuestionPassage records, but its stream holds Sentence"
     with pytest.raises(InterlinguaError, match=says):

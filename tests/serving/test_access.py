@@ -62,6 +62,11 @@ def test_a_token_may_do_what_its_scopes_say(serving: Serving, tokens: tuple[Toke
         assert statuses(client, "root") == [200] * 5
         assert statuses(client, "nobody") == statuses(client, "") == [401] * 5
         assert client.get("/health").status_code == client.get("/").status_code == 200
+        said = {
+            name: client.post("/search", json=SEARCH, headers=bearer(name)).json()["error"] for name in ("", "nobody")
+        }
+        assert said[""]["message"] == "this needs the header Authorization: Bearer TOKEN."
+        assert said["nobody"]["message"] == "the token is none of this server's."
         refused = client.post("/passages", json=WRITE, headers=bearer("page"))
         assert refused.json()["error"] == {
             "code": "forbidden",

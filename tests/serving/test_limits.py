@@ -70,6 +70,15 @@ def test_a_bad_field_is_named(client: TestClient, index: Any, change: dict[str, 
     assert not index.calls
 
 
+def test_a_misspelt_field_is_named_before_the_one_that_is_missing_for_it(client: TestClient) -> None:
+    said = [
+        client.post("/search", json=body).json()["error"]["message"] for body in ({"querry": "a"}, {"q": 1, "w": 2})
+    ]
+    assert said[0].startswith("querry: ")
+    assert said[0].endswith(" (1 more error).")
+    assert said[1].endswith(" (2 more errors).")
+
+
 @pytest.mark.parametrize("document", [{"text": 5}, ["x"], 5, None, {"txt": "x"}, {}, "  ", {"text": "  "}])
 def test_a_bad_document_is_named_in_plain_words(client: TestClient, document: Any) -> None:
     answer = client.post("/rerank", json={"query": "a", "documents": ["x", document]})

@@ -280,6 +280,21 @@ def test_frequent_subwords_of_any_language_weigh_less_in_the_saved_model(tmp_pat
     assert "sif_coefficient" not in recipe_text(resolve(tree))
 
 
+def test_a_batch_of_more_records_than_there_are_is_told(tmp_path, caplog):
+    row = '{{"question": "who is {0}?", "passage": "{0} is one of three"}}\n'
+    (tmp_path / "few.jsonl").write_text("".join(map(row.format, ("anna", "bert", "carl"))), encoding="utf-8")
+    tree = {
+        "model": {"backbone": "default", "encoders": "tied"},
+        "training": {"steps": 1, "tensorboard": False},
+        "data": {"questions": {"path": str(tmp_path / "few.jsonl"), "batch": 3}},
+        "objectives": {"retrieval": {}},
+    }
+    train(resolve(tree), tmp_path / "all")
+    assert "data.questions.batch" not in caplog.text
+    train(resolve(tree, ["data.questions.batch=4"]), tmp_path / "twice")
+    assert "data.questions.batch is 4, and there are 3 records" in caplog.text
+
+
 def test_data_that_nothing_reads_is_said_and_not_opened(tmp_path, caplog):
     caplog.set_level("INFO")
     tree = {

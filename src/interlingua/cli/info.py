@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import opened
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
 NAMES = ("info",)
 TOOLS = ("docs", "dev")
 """Extras of those who work on the package itself."""
+SHOWN = 5
+"""Sources of an index that are shown, those with the most passages first."""
 
 DESCRIPTION = """\
 Say what is in an index, what a model is, or what is installed here.
 
-  interlingua info idx                passages per language, model, analyzers, version
+  interlingua info idx                passages per language, model, analyzers, version, sources, metadata
   interlingua info default --json     the bundled model, as a JSON object
   interlingua info --system           versions, optional packages, processor: to be put into a report of an error
 """
@@ -45,8 +49,11 @@ def run(arguments: argparse.Namespace) -> None:
         info: dict[str, Any] = system()
         lines = system_lines(info)
     elif is_index(arguments.index):
-        index_info: IndexInfo = opened(arguments).info()
-        info, lines = vars(index_info), index_lines(index_info)
+        index = opened(arguments)
+        index_info, fields = index.info(), index.fields
+        sources = index.facets("source", most=len(index))["source"] if "source" in fields else {}
+        info = vars(index_info) | {"sources": sources, "metadata": fields}
+        lines = [*index_lines(index_info), *source_lines(sources, fields)]
     else:
         model = model_of(arguments.index)
         info, lines = vars(model), model_lines(model)
@@ -71,6 +78,13 @@ def index_lines(info: IndexInfo) -> list[tuple[str, str]]:
             "beside it",
         ),
     ]
+
+
+def source_lines(sources: Mapping[str, int], fields: Sequence[str]) -> list[tuple[str, str]]:
+    """A name and a text a line: the first sources, and the keys of metadata."""
+    first = [f"{name} {count:,}" for name, count in islice(sources.items(), SHOWN)]
+    more = [f"… ({len(sources):,} in all, see --json)"][: len(sources) > SHOWN]
+    return [("sources", ", ".join([*first, *more]) or "not known"), ("metadata", ", ".join(fields) or "none")]
 
 
 def model_of(name: str) -> ModelInfo:

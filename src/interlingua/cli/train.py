@@ -40,7 +40,7 @@ def plan(arguments: argparse.Namespace) -> None:
 
     from interlingua.plain_yaml import yaml_text
     from interlingua.training.recipe import read_recipe
-    from interlingua.training.weighted import check
+    from interlingua.training.weighted import check, data_trained_on
 
     recipe = read_recipe(arguments.recipe, arguments.set, arguments.data)
     check(recipe)
@@ -56,4 +56,6 @@ def plan(arguments: argparse.Namespace) -> None:
             f"# retrieval: {questions.batch} questions, up to {candidates} candidates, "
             f"chance loss {math.log(candidates):.3f}"
         )
+    for name in sorted(recipe.data.keys() - data_trained_on(recipe)):
+        print(f"# data.{name}: no objective reads it")
     print(f"# {recipe.training.steps:,} steps")

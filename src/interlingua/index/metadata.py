@@ -371,8 +371,9 @@ def questions(
         raise BadInput(f"{len(question_langs)} languages for {len(texts)} questions: give one for each.")
     for name in langs or ():
         if name not in languages:
+            none = "" if find_code(name) else ", which is no code of a language"
             unknown = f" Of {languages['']:,} passages the language is unknown." if languages.get("") else ""
-            raise BadInput(f"{place}: has no passage in language '{name}'.{suggestion(name, languages)}{unknown}")
+            raise BadInput(f"{place}: has no passage in language '{name}'{none}.{suggestion(name, languages)}{unknown}")
     question_list = [
         text if isinstance(text, Question) else Question(text, question_lang or None)
         for text, question_lang in zip(texts, question_langs, strict=True)

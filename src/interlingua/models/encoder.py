@@ -392,7 +392,7 @@ class Encoder(BackboneEncoder, EncodesByRole):
             vectors = self.language_maps.apply(vectors, lang)
             vectors = unit_length(vectors, dim=-1) if self.normalize else vectors
         if truncate_dim is not None:
-            vectors = vectors[:, : check_dimensions(truncate_dim)]
+            vectors = vectors[:, : check_dimensions(truncate_dim, self.dim)]
         if normalize_embeddings:
             vectors = unit_length(vectors, dim=-1)
         if convert_to_tensor:

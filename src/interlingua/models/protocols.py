@@ -17,7 +17,7 @@ of both:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -40,15 +40,15 @@ def as_texts(sentences: Any) -> tuple[list[Any], bool]:
     and for what is no list of texts."""
     if isinstance(sentences, str):
         return [sentences], True
-    if sentences is None or isinstance(sentences, (bytes, Mapping, set, frozenset)):
+    if not isinstance(sentences, Iterable) or isinstance(sentences, (bytes, Mapping, set, frozenset)):
         raise BadInput(f"{type(sentences).__name__} given to encode: give a text, or a list of texts.")
     return list(sentences), False
 
 
-def check_dimensions(count: int) -> int:
-    """`count`, or BadInput where vectors cannot be cut to so many dimensions."""
-    if count < 1:
-        raise BadInput(f"truncate_dim {count}: must be at least 1.")
+def check_dimensions(count: int, dim: int) -> int:
+    """`count`, or BadInput where vectors of `dim` dimensions cannot be cut to so many."""
+    if not 1 <= count <= dim:
+        raise BadInput(f"truncate_dim {count}: must be at least 1, and at most the {dim} dimensions of the vectors.")
     return count
 
 

@@ -145,6 +145,9 @@ class Retrieval(Objective):
         queries, passages = vectors["queries"], vectors["passages"]
         mask = false_negatives(questions, self.candidates(questions)) if options.mask_false_negatives else None
         warning = None
+        most = max((len(question.negatives) for question in questions), default=0)
+        if options.hard_negatives > max(1, most):
+            warning = f"hard_negatives is {options.hard_negatives}, and no question of the batch has more than {most}."
         if options.teacher_margin is not None:
             taught = too_good(questions, options.hard_negatives, options.teacher_margin)
             mask = taught if mask is None else taught | mask

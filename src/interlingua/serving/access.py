@@ -185,12 +185,14 @@ class Grant(NamedTuple):
     token: str
 
 
-def refusal(need: str, token: str, index: str = "") -> ApiError:
-    """The error for a request that has not the scope `need`, for an `index` where there are several."""
+def refusal(need: str, token: str, index: str = "", *, unknown: bool = False) -> ApiError:
+    """The error for a request that has not the scope `need`, for an `index` where there are several. `unknown`: what it
+    gave is no token."""
     if not token:
-        return ApiError(
-            401, "unauthorized", "this needs the header Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"}
+        reason = (
+            "the token is none of this server's." if unknown else "this needs the header Authorization: Bearer TOKEN."
         )
+        return ApiError(401, "unauthorized", reason, {"WWW-Authenticate": "Bearer"})
     suffix = f" for the index '{index}'" if index else ""
     return ApiError(403, "forbidden", f"this needs a token with the scope {need}{suffix}, which '{token}' has not.")
 
@@ -259,7 +261,8 @@ class Tokens:
                 "this server was started without a token, so nobody may write. "
                 "Start it with --token-file or INTERLINGUA_TOKEN.",
             )
-        return refusal(need, name, index if several else "")
+        given = any(header == b"authorization" for header, _ in scope["headers"])
+        return refusal(need, name, index if several else "", unknown=given)
 
     def _given(self, scope: Scope) -> Token | None:
         """The token of a request. All are compared, each in a time that tells nothing of it."""

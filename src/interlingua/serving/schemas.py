@@ -99,8 +99,9 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str], failed: C
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The first thing that is wrong with a body, and how many more there are."""
-    first = errors[0]
+    """What is wrong with a body: an unknown name, which may be another field misspelt, else the first thing; and the
+    number of further errors."""
+    first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     location = ".".join(str(part) for part in first["loc"] if part != "body")[: LONGEST_MESSAGE // 2]
     if first["type"] == "json_invalid":
         return ApiError(400, "bad_request", f"the body is not JSON ({first['ctx']['error']} at character {location}).")
@@ -108,7 +109,8 @@ def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
         message = "the body must be a JSON object, sent as Content-Type: application/json."
     else:
         message = f"{location}: {first['msg'][0].lower()}{first['msg'][1:]}"
-    suffix = f" ({len(errors) - 1} more such errors)" if len(errors) > 1 else ""
+    more = len(errors) - 1
+    suffix = f" ({more} more error{'s' * (more > 1)})" if more else ""
     status = 400 if first["type"] in MALFORMED else 422
     return ApiError(status, CODES[status], f"{message.removesuffix('.')}{suffix}.")
 

@@ -261,6 +261,8 @@ def find_recipe(name: str | Path) -> Path:
     for candidate in (bundled, bundled.with_suffix(".yaml")) if bundled.name else ():
         if candidate.is_file():
             return candidate
+    if path.is_dir():
+        raise BadInput(f"{name}: is a folder. Give the YAML file of a recipe, or the name of a bundled one.")
     names = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
     if path.suffix in (".yaml", ".yml") and not str(name).startswith("recipes/"):
         existing(path, "recipe")

@@ -348,6 +348,12 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
                 )
     for weighted in objectives:
         _advise_on(weighted, recipe)
+    for name, source in streams.items():
+        if source.batch_size > (records := sum(source.sizes.values())):
+            logger.warning(
+                f"note: data.{name}.batch is {source.batch_size:,}, and there are {records:,} records: a batch holds "
+                "some of them several times, and a contrastive loss compares them with one another."
+            )
     if recipe.optimizer.warmup >= recipe.training.steps > 1:
         logger.warning(
             f"note: optimizer.warmup is {recipe.optimizer.warmup:,} of {recipe.training.steps:,} steps, so the "

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import INDEX, counted, passage_options, precision_option, ray_option, read_passages
+
+if TYPE_CHECKING:
+    from interlingua.data.records import Passage
+    from interlingua.index import Index
 
 logger = logging.getLogger(__name__)
 
@@ -57,21 +62,28 @@ def run(arguments: argparse.Namespace) -> None:
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
     passages = read_passages(arguments, sources, names)
     options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
-    if arguments.ray is not None:
-        from interlingua.index.ray import build_index_on_ray
-
-        options |= {"address": arguments.ray, "precision": arguments.precision}
-        index = build_index_on_ray(name, passages, arguments.out, **options)
-    else:
-        from interlingua.index import build_index
-        from interlingua.index.metadata import load_to_encode, of_one_vector
-
-        encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
-        index = build_index(encoder, passages, arguments.out, model_path=name, **options)
+    try:
+        index = _built(name, passages, arguments, options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped. The same command goes on with what is encoded.") from None
     logger.info(
         f"{arguments.out}: {counted(index)}. The model is {name}. "
         f'Try: interlingua search {quote(arguments.out)} "your question"'
     )
+
+
+def _built(name: str, passages: Iterator[Passage], arguments: argparse.Namespace, options: dict[str, Any]) -> Index:
+    if arguments.ray is not None:
+        from interlingua.index.ray import build_index_on_ray
+
+        return build_index_on_ray(
+            name, passages, arguments.out, address=arguments.ray, precision=arguments.precision, **options
+        )
+    from interlingua.index import build_index
+    from interlingua.index.metadata import load_to_encode, of_one_vector
+
+    encoder = of_one_vector(load_to_encode(name, arguments.precision), name)
+    return build_index(encoder, passages, arguments.out, model_path=name, **options)
 
 
 def is_passages(name: str) -> bool:

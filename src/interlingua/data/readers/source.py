@@ -333,10 +333,10 @@ def recognise(unit: Path | TwoFiles, formats: Sequence[Format[Record]], name: st
     if candidate := matching(formats, unit, head(unit)):
         return candidate
     descriptions = "; ".join(f"{one.name} ({one.what})" for one in formats)
-    raise BadInput(
-        f"{unit}: none of the formats that are read here. Known: {descriptions}. "
-        "If it is one of them, say which with `format`."
-    )
+    advice = "If it is one of them, say which with `format`."
+    if plain_name(unit).lower().endswith(".csv"):
+        advice = "Save a table with tabs between its columns, without a header (TSV), or as jsonl."
+    raise BadInput(f"{unit}: none of the formats that are read here. Known: {descriptions}. {advice}")
 
 
 def read_all(

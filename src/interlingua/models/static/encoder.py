@@ -268,7 +268,7 @@ def encode_side(
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise BadInput(f"text {int(finite.argmin())}: its vector holds NaN or infinity. The weights are damaged.")
-    vectors = vectors if truncate_dim is None else vectors[:, : check_dimensions(truncate_dim)]
+    vectors = vectors if truncate_dim is None else vectors[:, : check_dimensions(truncate_dim, vectors.shape[1])]
     if normalize_embeddings:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TINY)
     return vectors[0] if single else vectors
