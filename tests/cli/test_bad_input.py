@@ -180,6 +180,7 @@ RECIPES = [
     ("train recipe.yaml --out new --device quantum", ["'quantum'", "Use 'cpu'"]),
     ("train recipe.yaml --out new data.questions.path=nowhere.jsonl", ["nowhere.jsonl: no such file"]),
     ("plan recipe.yaml objectives.retrieval.hard_negatives=few", ["objectives.retrieval: 'hard_negatives'", "'few'"]),
+    ("train recipe.yaml --out recipe.yaml", ["recipe.yaml: is a file. Give a folder for the run."]),
     ("plan nowhere.yaml", ["nowhere.yaml"]),
     ("plan good_en", ["good_en: is a folder. Give the YAML file of a recipe"]),
     ("reproduce hu2023/table22", ["hu2023/table22", "Did you mean 'hu2023/table2'?"]),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, InterlinguaError, Stale
+from interlingua.errors import BadInput, Damaged, InterlinguaError, NotFound, Stale
 from interlingua.index import Hit, Index
 from interlingua.index import metadata as index_encoder
 from interlingua.index import metadata as index_questions
@@ -319,6 +319,15 @@ def test_modes_and_numbers_are_checked(index):
     assert index.search_many([]) == []
     assert index.search_many(text for text in ("cat", "cat sat")) == index.search_many(["cat", "cat sat"])
     assert index.search("cat", k=np.int64(2)) == index.search("cat", k=2)
+
+
+def test_the_folder_of_an_index_that_is_gone_is_not_made_anew(tmp_path):
+    with pytest.raises(NotFound, match="gone: is not there any more"):
+        PassageTable.open(tmp_path / "gone")
+    (tmp_path / "empty").mkdir()  # as where it goes between the look and the connection
+    with pytest.raises(Damaged):
+        PassageTable.open(tmp_path / "empty")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):

@@ -68,6 +68,8 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None, *, wait: b
     check(recipe)
     default_device(device)  # one that is not there is said before anything is made
     out, processes = Path(out), Processes.join(device)
+    if out.is_file():
+        raise BadInput(f"{out}: is a file. Give a folder for the run.")
     if not processes.first:
         return _train(recipe, out, device, processes)
     out.mkdir(parents=True, exist_ok=True)

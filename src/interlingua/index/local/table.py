@@ -83,7 +83,7 @@ class PassageTable:
         """The table in `folder`, held at `version` if given. Raises Damaged where there is none, or none that
         can be read, and Stale where a writer has removed that version."""
         with _plain_errors(folder) if version is None else _reading(folder, lambda: version):
-            table = _connect(folder).open_table(TABLE)
+            table = _open_table(folder)
             if version is not None:
                 table.checkout(version)
             return cls(folder, table)
@@ -95,7 +95,7 @@ class PassageTable:
     def _open_seen(self) -> Any:
         """LanceDB's table at the version that was seen."""
         with self._reading():
-            table = _connect(self.folder).open_table(TABLE)
+            table = _open_table(self.folder)
             if table.version != self._seen:
                 table.checkout(self._seen)
             return table
@@ -412,6 +412,18 @@ def _connect(folder: Path) -> Any:
     return lancedb.connect(str(folder), session=lancedb.Session(metadata_cache_size_bytes=NOTED))
 
 
+def _open_table(folder: Path) -> Any:
+    """LanceDB's table. Raises NotFound where the folder is gone: a connection would make it anew."""
+    if folder.is_dir():
+        try:
+            return _connect(folder).open_table(TABLE)
+        except Exception:
+            with suppress(OSError):
+                folder.rmdir()  # empty, so it went just now, and the connection made it
+            raise
+    raise NotFound(f"{folder}: is not there any more.")
+
+
 @contextmanager
 def _reading(folder: Path, version: Callable[[], int | None]) -> Iterator[None]:
     """Raise Stale for what cannot be read because a writer has removed this version: there is a newer one."""
@@ -422,7 +434,7 @@ def _reading(folder: Path, version: Callable[[], int | None]) -> Iterator[None]:
         newest = newest_version(folder)
         if newest is None:
             with _plain_errors(folder):
-                newest = int(_connect(folder).open_table(TABLE).version)
+                newest = int(_open_table(folder).version)
         if newest == version():
             raise
         raise Stale(
