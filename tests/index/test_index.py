@@ -340,7 +340,13 @@ def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
     for call in (index.add, index.replace):
         with pytest.raises(BadInput, match="a dict is no passage"):
             call([{"id": "x", "text": "t"}])
-        for passage in (Passage(7, "t"), Passage("x", None), Passage("x", "t", 5), Passage("x", "t", "", 5)):
+        for passage in (
+            Passage(7, "t"),
+            Passage("x", None),
+            Passage("x", "t", 5),
+            Passage("x", "t", "", 5),
+            Passage(7, "t", "", None),
+        ):
             with pytest.raises(BadInput, match="its id, text, title and language must be strings, not "):
                 call([passage])
     assert len(index) == 4

@@ -142,11 +142,11 @@ def coded(passage: Passage) -> Passage:
     if not isinstance(passage, Passage):
         raise BadInput(f"a {type(passage).__name__} is no passage. Give Passage(id, text, …), as `read_passages` does.")
     if passage.lang is None:
-        return replace(passage, lang="")
-    strange = [part for part in (passage.id, passage.text, passage.title, passage.lang) if not isinstance(part, str)]
-    if strange:
-        kind = type(strange[0]).__name__
-        raise BadInput(f"passage {passage.id!r}: its id, text, title and language must be strings, not {kind}.")
+        passage = replace(passage, lang="")
+    for part in (passage.id, passage.text, passage.title, passage.lang):
+        if not isinstance(part, str):
+            kind = type(part).__name__
+            raise BadInput(f"passage {passage.id!r}: its id, text, title and language must be strings, not {kind}.")
     if not passage.lang or find_code(passage.lang) == passage.lang:
         return passage
     try:

@@ -323,7 +323,7 @@ class LateInteraction(Objective[TokenVectors]):
         return Loss(reduced(rows), report, warning)
 
     def _compared(self, questions: Sequence[QuestionPassage]) -> tuple[list[QuestionPassage], dict[str, list[Passage]]]:
-        """The questions that are asked, one that is compared several times as often, and the passages by their part."""
+        """The questions, each as often as it is compared, and the passages by the part of the batch they are."""
         count = self.settings.hard_negatives
         if self.settings.contrast == "in_batch":
             return list(questions), {"documents": candidates(questions, count)}

@@ -70,7 +70,9 @@ def reduced(rows: Tensor, reduction: Reduction = "mean") -> Tensor:
     """The mean of `rows`; of no rows a zero that is connected to the graph. With "none" the rows themselves."""
     if reduction not in get_args(Reduction):
         raise BadInput(f"reduction '{reduction}' is not known.{suggestion(reduction, get_args(Reduction))}")
-    return rows if reduction == "none" else rows.mean() if len(rows) else rows.sum()
+    if reduction == "none":
+        return rows
+    return rows.mean() if len(rows) else rows.sum()
 
 
 def same_number(numbers: Tensor, pairs: int, name: str, device: device) -> Tensor:

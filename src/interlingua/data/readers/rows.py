@@ -190,9 +190,12 @@ def highest(
         return
     heap: list[tuple[float, int, Record]] = []  # the row number breaks ties; records are never compared
     for number, record in rows:
-        heapq.heappush(heap, (value(number, record), -number, record))
-        if len(heap) > limit:
-            heapq.heappop(heap)
+        entry = (value(number, record), -number, record)
+        if len(heap) < limit:
+            heapq.heappush(heap, entry)
+        else:
+            if limit:
+                heapq.heappushpop(heap, entry)
             pass_over()
     for _, _, record in sorted(heap, key=lambda entry: -entry[1]):
         yield record
