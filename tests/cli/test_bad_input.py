@@ -182,7 +182,7 @@ RECIPES = [
     ("plan recipe.yaml objectives.retrieval.hard_negatives=few", ["objectives.retrieval: 'hard_negatives'", "'few'"]),
     ("train recipe.yaml --out recipe.yaml", ["recipe.yaml: is a file. Give a folder for the run."]),
     ("plan nowhere.yaml", ["nowhere.yaml"]),
-    ("plan good_en", ["good_en: is a folder. Give the YAML file of a recipe"]),
+    ("plan good_en", ["good_en: no such recipe, it is a folder. Give a YAML file"]),
     ("reproduce hu2023/table22", ["hu2023/table22", "Did you mean 'hu2023/table2'?"]),
     ("reproduce hu2023/semantic", ["hu2023/semantic", "not a table"]),
     ("reproduce broken.yaml", ["broken.yaml", "not valid YAML", "line 2"]),

@@ -41,6 +41,7 @@ def pretrained(tiny_tokenizer, tmp_path_factory):
 
 
 def recipe_of(backbone, name=NAMES[0], **model):
+    backbone = backbone if isinstance(backbone, dict) else str(backbone)
     return resolve(
         {
             "model": {"backbone": backbone, "encoders": "tied", **model},

@@ -262,7 +262,7 @@ def find_recipe(name: str | Path) -> Path:
         if candidate.is_file():
             return candidate
     if path.is_dir():
-        raise BadInput(f"{name}: is a folder. Give the YAML file of a recipe, or the name of a bundled one.")
+        raise BadInput(f"{name}: no such recipe, it is a folder. Give a YAML file, or the name of a bundled recipe.")
     names = [str(p.relative_to(recipe_folder()).with_suffix("")) for p in recipe_folder().rglob("*.yaml")]
     if path.suffix in (".yaml", ".yml") and not str(name).startswith("recipes/"):
         existing(path, "recipe")

@@ -112,8 +112,8 @@ def check(recipe: Recipe) -> None:
                 f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
                 "or model.encoders: tied."
             )
-        _check_vectors(name, OBJECTIVES[kind], recipe)
         data_of(name, specs[name], recipe)
+        _check_vectors(name, OBJECTIVES[kind], recipe)
 
 
 def _check_backbone(recipe: Recipe) -> None:

@@ -67,8 +67,8 @@ def run(arguments: argparse.Namespace) -> None:
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped. The same command goes on with what is encoded.") from None
     logger.info(
-        f"{arguments.out}: {counted(index)}. The model is {name}. "
-        f'Try: interlingua search {quote(arguments.out)} "your question"'
+        f"{arguments.out}: {counted(index)}. "
+        f'Try: interlingua search {quote(arguments.out)} "your question" (the model is {name})'
     )
 
 
