@@ -127,7 +127,9 @@ class MetadataColumn:
         codes = self.codes if mask is None else self.codes[mask]
         numbers = np.bincount(codes[codes >= 0], minlength=len(self._texts))
         indices = np.flatnonzero(numbers)
-        texts = self._texts.take(arrow().array(indices)).to_pylist()
+        pa = arrow()  # `pa.array` would import pandas, too
+        places = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices.astype(np.int64))])
+        texts = self._texts.take(places).to_pylist()
         return Counter(dict(zip(texts, numbers[indices].tolist(), strict=True)))
 
 
