@@ -165,8 +165,7 @@ class Encoder(BackboneEncoder, EncodesByRole):
             modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
             parts = read_parts(folder, modules, read_settings(folder), precision)
         else:
-            trained = folder / "model"
-            hint = f" Its model is {trained}." if (trained / "modules.json").is_file() else ""  # a training's folder
+            hint = f" Its model is {folder / 'model'}." if (folder / "model/modules.json").is_file() else ""
             raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).{hint}")
         if prompts is None and not any(parts.settings.prompts.values()) and _is_e5(folder):
             logger.warning(

@@ -174,15 +174,13 @@ def comparable_contrastive(
         symmetrize: ½ (f(a, b) + f(b, a)) in the place of f(a, b).
         denominator: "as_printed_crosslingual" is that of the paper, spans of the other language only, with the positive
             added (without it the loss has no lower bound): n terms.
-        groups: `[pairs]` integers; spans of one group are about the same thing, so they are left out of each other's
-            negatives.
+        groups: `[pairs]` integers; spans of one group are no negatives of each other.
 
     The paper names no normalisation and no temperature. The defaults are the robust choice; its letter is
     `token_norm=False, length_norm=False, temperature=1`, with logits in the thousands (in float32, as everything here).
 
     Returns:
-        A float32 scalar; with no pairs, a zero that is connected to the graph. With the reduction "none" the anchors'
-        losses, `[2 · pairs]`, sources first.
+        A float32 scalar (no pairs: a zero connected to the graph); with reduction "none" `[2 · pairs]`, sources first.
     """
     _known("similarity", similarity, ("maxsim", "cls"))
     _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
