@@ -209,6 +209,11 @@ def test_a_device_that_is_not_there_is_named(tiny_hf_folder, monkeypatch):
         Encoder.load(tiny_hf_folder, device="cuda:2")
 
 
+def test_a_name_is_loaded_by_load():
+    with pytest.raises(BadInput, match=r"A folder or a name is loaded: Encoder\.load\('default'\)"):
+        Encoder("default")
+
+
 def test_vectors_cannot_be_cut_to_nothing(tiny_encoder, tiny_static):
     for encoder in (tiny_encoder(), tiny_static()):
         assert encoder.encode(["a"], truncate_dim=3).shape == (1, 3)

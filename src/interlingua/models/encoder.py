@@ -107,6 +107,8 @@ class Encoder(BackboneEncoder, EncodesByRole):
 
     def __init__(self, parts: Parts, *, dtype: str | torch.dtype | None = None) -> None:
         super().__init__()
+        if not isinstance(parts, Parts):
+            raise BadInput(f"Encoder is made of its parts. A folder or a name is loaded: Encoder.load({str(parts)!r}).")
         if (parts.pooling is None) != isinstance(parts.backbone, StaticEmbedding):
             raise BadInput("a transformer needs a pooling ('cls' or 'mean'), a static backbone takes none.")
         self.backbone = parts.backbone
