@@ -25,6 +25,7 @@ from interlingua.objectives.objective import (
     check_temperature,
     reduced,
     require,
+    same_number,
     similarities,
 )
 from interlingua.objectives.retrieval import as_text, candidates, info_nce
@@ -83,7 +84,7 @@ def distil_contrastive(
         losses, `[texts]`.
     """
     check_paired(student, teacher, "distillation, student and teacher")
-    related = None if groups is None else (groups[:, None] == groups[None, :]).to(student.device)
+    related = None if groups is None else same_number(groups, len(student), "groups", student.device)
     return info_nce(student, teacher.detach(), temperature=temperature, mask=related, reduction=reduction)
 
 

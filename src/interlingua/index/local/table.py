@@ -389,8 +389,7 @@ def newest_version(folder: Path, seen: int = 0) -> int | None:
 def lock(folder: Path) -> Iterator[None]:
     """Be the one writer of the index in `folder`. Raises Busy at once where another writer is at work, and NotFound
     where the folder is gone: a lock would make it anew."""
-    if not folder.is_dir():
-        raise NotFound(f"{folder}: is not there any more.")
+    _check_there(folder)
     busy = "is being written by another process. Wait until it is done, then try again. Searching goes on meanwhile."
     with alone(folder / LOCK, f"{folder}: {busy}"):
         yield
@@ -414,14 +413,18 @@ def _connect(folder: Path) -> Any:
 
 def _open_table(folder: Path) -> Any:
     """LanceDB's table. Raises NotFound where the folder is gone: a connection would make it anew."""
-    if folder.is_dir():
-        try:
-            return _connect(folder).open_table(TABLE)
-        except Exception:
-            with suppress(OSError):
-                folder.rmdir()  # empty, so it went just now, and the connection made it
-            raise
-    raise NotFound(f"{folder}: is not there any more.")
+    _check_there(folder)
+    try:
+        return _connect(folder).open_table(TABLE)
+    except Exception:
+        with suppress(OSError):
+            folder.rmdir()  # empty, so it went just now, and the connection made it
+        raise
+
+
+def _check_there(folder: Path) -> None:
+    if not folder.is_dir():
+        raise NotFound(f"{folder}: is not there any more.")
 
 
 @contextmanager
