@@ -395,3 +395,12 @@ def test_mistakes_are_one_line(place, capsys, command, message):
     assert code == 2
     assert message in lines[-1]
     assert lines[-1].startswith("interlingua: ")
+
+
+def test_a_build_that_is_stopped_says_that_the_same_command_goes_on(place, capsys, monkeypatch):
+    def stopped(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("interlingua.index.build_index", stopped)
+    assert main(["index", "model", "faq.csv", "--columns", "text=answer", "--out", "stopped"]) == 130
+    assert capsys.readouterr().err.endswith("interlingua: stopped. The same command goes on with what is encoded.\n")

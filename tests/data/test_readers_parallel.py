@@ -536,3 +536,9 @@ def test_a_pair_that_is_wanted_is_no_duplicate_of_one_that_is_not(
     if "origins" in wanted:
         assert {pair.origin for pair in found} == {"clean"}
         assert "data.parallel: 2 taken, from clean 2" in said
+
+
+def test_how_a_csv_is_to_be_saved_is_said(tmp_path):
+    (tmp_path / "pairs.csv").write_text("source,target\nthe sea,das Meer\n", encoding="utf-8")
+    with pytest.raises(InterlinguaError, match="Save a table with tabs between its columns"):
+        list(read_parallel(tmp_path / "pairs.csv"))
