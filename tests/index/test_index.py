@@ -311,6 +311,8 @@ def test_modes_and_numbers_are_checked(index):
         ({"mode": "fuzzy"}, "mode 'fuzzy' is unknown"),
         ({"k": 0}, "k=0"),
         ({"k": 2.0}, "k=2.0: must be a whole number"),
+        ({"min_score": "high"}, "min_score='high': must be a number"),
+        ({"min_score": float("nan")}, "min_score=nan: must be a number"),
         ({"k": float("nan")}, "k=nan"),
         ({"lang": ["en", "de"]}, "2 languages for 1 questions"),
     ]:
@@ -354,6 +356,13 @@ def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
         Index.build(LetterEncoder(), [{"id": "x", "text": "t"}], tmp_path / "of-dicts")
     built = Index.build(LetterEncoder(), [Passage("1", "cat", lang=None)], tmp_path / "unknown")
     assert built.languages == {"": 1}
+
+
+def test_one_passage_may_be_given_as_it_is_and_an_index_says_what_it_is(index):
+    assert index.add(Passage("one", "a cat alone", lang="en")) == 1
+    assert index.replace(Passage("one", "a dog alone", lang="en")) == 1
+    assert index.passage("one").text == "a dog alone"
+    assert repr(index) == f"<Index {index.path}: 5 passages by a model without a name>"
 
 
 @pytest.fixture(params=["abcdefgh", "abcdefghi"], ids=["bits", "floats"])

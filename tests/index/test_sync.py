@@ -174,6 +174,21 @@ def test_sources_that_rows_name_themselves_are_not_deleted_from(place, index, ca
     assert index.delete(sources=["desk"]) == 2
 
 
+def test_what_was_renamed_is_told_once(place, index, caplog):
+    (place / "handbook").rename("manual")
+    (place / "other.txt").rename("more.txt")
+    index.sync(*read("faq.csv"))
+    assert not caplog.text  # nothing new has come in the place of what is gone
+    index.sync(*read("manual", "more.txt"))
+    for name, count in (("handbook/", 4), ("other.txt", 1)):
+        told = f"{place / name.rstrip('/')}: is not there any more, and idx keeps {count} passages from it."
+        assert f"{told} If they are to go: interlingua delete idx --source {name}" in caplog.text
+    caplog.clear()
+    index.sync(*read("manual", "more.txt"))
+    assert not caplog.text
+    assert index.delete(sources=["handbook/", "other.txt"]) == 5
+
+
 def test_a_pipe_is_refused(place, index):
     os.mkfifo("pipe.txt")
     with pytest.raises(BadInput, match="is a pipe, which may end before it gave all"):

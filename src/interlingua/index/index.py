@@ -21,8 +21,8 @@ from interlingua.index.metadata import (
     IndexMetadata,
     Question,
     analyzers_of,
-    check_count,
     check_encoder,
+    check_limits,
     check_options,
     codes_in,
     load_encoder,
@@ -53,10 +53,9 @@ class Index:
     Source (the metadata "source", "" without it) and id identify a passage. Two sources may share an id, as the
     versions of a page in two languages do.
 
-    The passages are in a `Store`: a folder (`interlingua.index.local.store.LocalStore`), Milvus
-    (`interlingua.index.milvus.store.MilvusStore`), or one of your own, as in `Index(store, encoder)`. The store says
-    how durable writes are and who may write. Searches see the newest version, whoever wrote it. Safe to use from
-    several threads.
+    The passages are in a `Store`: a folder (`LocalStore`), Milvus (`MilvusStore`), or one of your own, as in
+    `Index(store, encoder)`. The store says how durable writes are and who may write. Searches see the newest version,
+    whoever wrote it. Safe to use from several threads.
     """
 
     def __init__(self, store: Store[Any], encoder: Encoder | None = None) -> None:
@@ -134,6 +133,9 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.store.view)
+
+    def __repr__(self) -> str:
+        return f"<Index {self.path}: {len(self)} passages by {self.metadata.model or 'a model without a name'}>"
 
     def passage(self, id: str) -> Passage:
         """The passage with an id, or the one called `source:id`. Raises NotFound where there is none, and
@@ -238,7 +240,7 @@ class Index:
     ) -> list[list[Hit]]:
         """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
         a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
-        check_count(k)
+        check_limits(k, min_score)
         filters, first, timer = parsed(where), self.refresh(), budget or Budget()
         langs = codes_in(first.languages, langs)
         batch = questions(texts, lang, mode, langs, first.languages, self.path)
@@ -275,8 +277,8 @@ class Index:
             view = self.refresh()
         return ask(view)
 
-    def add(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
-        """Add passages; return their number. A folder adds all or none; other stores document what an error leaves.
+    def add(self, passages: Passage | Iterable[Passage], names: SourceNames | None = None) -> int:
+        """Add a passage, or several; return their number. A folder adds all or none; other stores say what is left.
 
         `names`, with which the reader of `passages` names their sources, learns those that the index knows, and the
         index keeps the new ones. Raises BadInput for a passage that is there already or comes twice, as its
@@ -284,9 +286,9 @@ class Index:
         """
         return self._write(passages, "add", names)
 
-    def replace(self, passages: Iterable[Passage], names: SourceNames | None = None) -> int:
-        """Replace passages by source and id, and add new ones; return the number of new and changed passages. A passage
-        that is there unchanged is not encoded again.
+    def replace(self, passages: Passage | Iterable[Passage], names: SourceNames | None = None) -> int:
+        """Replace a passage, or several, by source and id, and add new ones; return the number of new and changed ones.
+        A passage that is there unchanged is not encoded again.
 
         A passage without a source takes the place of the only one with its id, and keeps its source. Raises
         BadInput where several have the id, and as `add` does.
@@ -388,8 +390,7 @@ class Index:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Sync several writes at once. Each write within the block is atomic, as always, and the disk is synced when
-        the block ends."""
+        """Sync several writes at once, when the block ends. Each write within it is atomic, as always."""
         with self._writer, self.store.writing():
             yield
 
@@ -461,8 +462,8 @@ class Index:
         if where is not None and len(view):
             check_filter(where, view.fields, view.values, self.path)
 
-    def _write(self, passages: Iterable[Passage], verb: str, names: SourceNames | None) -> int:
-        encoder = self.encoder
+    def _write(self, passages: Passage | Iterable[Passage], verb: str, names: SourceNames | None) -> int:
+        encoder, passages = self.encoder, [passages] if isinstance(passages, Passage) else passages
         with self.together():
             view = self.refresh()
             if names is not None:
@@ -484,9 +485,8 @@ def build_index(encoder: Encoder, passages: Iterable[Passage], path_or_uri: str 
 
 
 def check_index(path_or_uri: str | Path, *, repair: bool = False, pace: float | None = None) -> list[Finding]:
-    """Check an index in a folder: all files against the checksums that were noted when they were written, the passages
-    of the table with themselves, the cache with the table. One finding for each part and each thing that is wrong; that
-    one has `advice`.
+    """Check an index in a folder: all files against their checksums, the passages of the table with themselves, the
+    cache with the table. One finding for each part and each thing that is wrong; that one has `advice`.
 
     With `repair` a cache that is missing or damaged is made again from the passages, and everything is checked again.
     `pace` is the bytes read a second, by default as many as the disk gives. Raises BadInput for an index elsewhere,

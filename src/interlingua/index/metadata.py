@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain, islice, zip_longest
-from math import inf
-from numbers import Integral
+from math import inf, isnan
+from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -333,10 +333,12 @@ def codes_in(languages: Names[str], langs: str | Names[str] | None) -> list[str]
     return list(codes)
 
 
-def check_count(k: object) -> None:
-    """Raise BadInput for a number of hits that is none."""
+def check_limits(k: object, min_score: object) -> None:
+    """Raise BadInput for a number of hits, or a score, that is none."""
     if not isinstance(k, Integral) or k < 1:
         raise BadInput(f"k={k!r}: must be a whole number, at least 1.")
+    if min_score is not None and (not isinstance(min_score, Real) or isnan(min_score)):
+        raise BadInput(f"min_score={min_score!r}: must be a number.")
 
 
 class Questions(NamedTuple):

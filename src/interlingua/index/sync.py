@@ -95,6 +95,7 @@ class Syncing:
                         self._gone.add((source, id))
         read_sources = arriving.sources
         self._check(read_sources)
+        self._tell_moved()
         if own := sorted(source for source in read_sources if source and source not in self.scope):
             logger.warning(
                 f"{len(own):,} sources are named by rows themselves, such as '{own[0]}': passages that are gone from "
@@ -105,6 +106,22 @@ class Syncing:
         """The rows of a later view to delete."""
         by_id = view.find(sorted({id for _, id in self._gone}))
         return {row for id, rows in by_id.items() for row in rows if (view.source(row), id) in self._gone}
+
+    def _tell_moved(self) -> None:
+        """Name what lies no more where it was, when something comes that was not known: it may have been renamed."""
+        from interlingua.data.files.walk import Scope
+
+        if self.scope.paths <= self.scope.known(self.known):
+            return
+        for name, place in self.known.items():
+            if not (name in self.scope or f"{name}/" in self.scope or os.path.exists(place)):
+                named = Scope([name, f"{name}/"])
+                found = [source for _, sources in self.view.sourced(named.__contains__) for source in sources]
+                if found:
+                    logger.warning(
+                        f"{place}: is not there any more, and {self.place} keeps {len(found):,} passages from it. If "
+                        f"they are to go: interlingua delete {self.place} --source {name}{'/' * (found[0] != name)}"
+                    )
 
     def _check(self, sources: set[str]) -> None:
         """Raise for a given path that seems to be a mistake."""
