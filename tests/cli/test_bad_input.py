@@ -202,6 +202,8 @@ MODELS = [
     ("evaluate pickle --on good_en", ["pickle: holds pytorch_model.bin only", "never opened"]),
     ("evaluate nothing --on good_en", ["nothing: is not a model folder"]),
     ("index pickle good.jsonl --out new", ["pickle: holds pytorch_model.bin only"]),
+    ("index model --out new", ["model: holds a model. Give the files to index after it: interlingua index model FILE"]),
+    ("index trained --out new", ["trained: holds a model"]),
     ("index trained good.jsonl --out new", ["trained: is not a model folder", "Its model is trained/model."]),
     ("info trained", ["trained: is not a model folder", "Its model is trained/model."]),
     ("encode model nowhere.txt --out new.npy", ["nowhere.txt: no such file"]),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import INDEX, counted, passage_options, precision_option, ray_option, read_passages
+from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
     from interlingua.data.records import Passage
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NAMES = ("index",)
-MODEL_FILES = ("modules.json", "config.json", "*.safetensors", "pytorch_model*.bin", "model/modules.json")
+WEIGHTS = ("modules.json", "*.safetensors", "pytorch_model*.bin", "model/modules.json")
+MODEL_FILES = (*WEIGHTS, "config.json")
 """Of a model, and in the folder of a training, which is not to be read as passages."""
 MOVED = {f"--{verb}": verb for verb in ("add", "replace", "delete", "compact", "info", "tokens")}
 
@@ -59,6 +61,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     names = SourceNames()
     first, *rest = arguments.inputs
+    if not rest and holds_model(Path(first), WEIGHTS):
+        raise BadInput(f"{first}: holds a model. Give the files to index after it: interlingua index {first} FILE …")
     name, sources = ("default", arguments.inputs) if not rest or is_passages(first) else (first, rest)
     passages = read_passages(arguments, sources, names)
     options: dict[str, Any] = {"overwrite": arguments.overwrite, "names": names}
@@ -92,6 +96,11 @@ def is_passages(name: str) -> bool:
     from interlingua.files import is_input
 
     path = Path(name)
-    if path.is_dir() and any(any(path.glob(pattern)) for pattern in MODEL_FILES):
+    if holds_model(path):
         return False
     return is_input(name) or is_collection(name) or (path.is_dir() and any(path.iterdir()))
+
+
+def holds_model(path: Path, patterns: Sequence[str] = MODEL_FILES) -> bool:
+    """Whether a path is a folder with one of these files."""
+    return path.is_dir() and any(any(path.glob(pattern)) for pattern in patterns)
