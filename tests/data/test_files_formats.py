@@ -251,6 +251,21 @@ def test_quotes_of_tsv_are_text_unless_they_enclose_a_cell(tmp_path: Path, table
     assert {one.id: one.text for one in read(tmp_path, "a.tsv", table)} == texts
 
 
+@pytest.mark.parametrize(("first", "mark"), [("sep=;", ";"), ('"sep=#"', "#"), ("\ufeff\r\nSEP=\t", "\t")])
+def test_a_csv_may_name_its_separator_in_a_line_before_the_header(tmp_path: Path, first: str, mark: str) -> None:
+    content = f"{first}\r\nid{mark}text\r\n{mark}One{mark}two\r\n7{mark}Three, or four\r\n"
+    report = Report()
+    [passage] = read(tmp_path, "a.csv", content, report=report, on_bad_row="skip")
+    assert (passage.id, passage.text) == ("7", "Three, or four")
+    assert f"a.csv, line {first.count(chr(10)) + 3}: 3 column(s), the header has 2" in "".join(
+        report.bad_rows.examples()
+    )
+
+
+def test_a_column_may_be_called_like_a_line_of_a_separator(tmp_path: Path) -> None:
+    assert read(tmp_path, "a.csv", "sep=a,text\n1,One\n")[0].metadata == {"source": "a.csv", "sep=a": "1"}
+
+
 def test_a_row_of_csv_with_a_stray_quote_is_one_bad_row(tmp_path: Path) -> None:
     report = Report()
     table = 'id,text\n1,"5" screen\n2,a\n3,"b\nc"\n'

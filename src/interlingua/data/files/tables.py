@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 from interlingua.data.files.encoding import text_lines
@@ -146,13 +148,13 @@ SEPARATORS = ",;\t|"
 def read_separated(source: Source) -> Iterator[tuple[int, Row]]:
     """(line, row) of every row below the header; a cell in double quotes may hold separators and line breaks.
 
-    A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars. Raises BadFile for
-    a header without text, and for a csv with a quote that never ends.
+    A tsv has tabs between the cells; a csv commas, or what its header has: semicolons, tabs or bars, or what a first
+    line `sep=;` says, as spreadsheets write it. Raises BadFile for a header without text, and for a csv with a quote
+    that never ends.
     """
     lines = (f"{line}\n" for _, line in text_lines(source))
-    rows = (
-        _tab_rows(lines) if plain_name(source.path).lower().endswith(".tsv") else _csv_rows(lines, _separator(source))
-    )
+    is_tsv = plain_name(source.path).lower().endswith(".tsv")
+    rows = _tab_rows(lines) if is_tsv else _csv_rows(lines, *_separator(source))
     header = next((row for _, row in rows), [])
     if isinstance(header, csv.Error):
         raise BadFile(f"{header}. {QUOTES}", 1)
@@ -174,10 +176,11 @@ TALLEST = 10_000
 """Lines that a quoted cell of a tsv may have."""
 
 
-def _csv_rows(lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
-    """(number of its first line, cells, or what is wrong with them) of each row, blank lines left out."""
-    table = delimited(lines, separator)
-    line = 1
+def _csv_rows(lines: Iterator[str], separator: str, before: int) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """(number of its first line, cells, or what is wrong with them) of each row, blank lines left out, and as many
+    lines `before` all of them."""
+    table = delimited(islice(lines, before, None), separator)
+    line = before + 1
     while True:
         try:
             row: list[str] | csv.Error = next(table)
@@ -189,7 +192,7 @@ def _csv_rows(lines: Iterator[str], separator: str) -> Iterator[tuple[int, list[
             row = error
         if row:
             yield line, row
-        line = table.line_num + 1
+        line = before + table.line_num + 1
 
 
 def _tab_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -233,9 +236,12 @@ def _quoted(line: str, ahead: deque[str], lines: Iterator[str], columns: int) ->
     return cells, len(rows)
 
 
-def _separator(source: Source) -> str:
-    """Choose the separator that cuts the header into the most usual names, or else into the most names."""
+def _separator(source: Source) -> tuple[str, int]:
+    """The separator, and how many lines come before the header: that of a line `sep=;`, which is one; else the one that
+    cuts the header into the most usual names, or into the most names."""
     header = next((line for _, line in text_lines(source) if line.strip()), "")
+    if named := re.fullmatch('"?sep=([^"\\w\\s]|\t)"?', header, re.IGNORECASE):
+        return named[1], next(number for number, line in text_lines(source) if line == header)
 
     def fits(separator: str) -> tuple[int, int]:
         try:
@@ -245,7 +251,7 @@ def _separator(source: Source) -> str:
         usual = {word for words in USUAL.values() for word in words}
         return len({name.strip().casefold() for name in names} & usual), len(names)
 
-    return max(SEPARATORS, key=fits)
+    return max(SEPARATORS, key=fits), 0
 
 
 def read_jsonl(source: Source) -> Iterator[tuple[int, Row]]:
