@@ -187,6 +187,15 @@ def test_what_was_renamed_is_told_once(place, index, caplog):
     index.sync(*read("manual", "more.txt"))
     assert not caplog.text
     assert index.delete(sources=["handbook/", "other.txt"]) == 5
+    write(place, {f"{number} old.txt": f"Text {number}." for number in range(5)})
+    index.sync(*read(*(f"{number} old.txt" for number in range(5))))
+    for number in range(5):
+        (place / f"{number} old.txt").rename(f"{number} new.txt")
+    caplog.clear()
+    index.sync(*read("0 new.txt"))
+    assert "delete idx --source '0 old.txt'" in caplog.text
+    assert "… and 2 more sources are not there any more" in caplog.text
+    assert "handbook" not in caplog.text  # of which nothing is left
 
 
 def test_a_pipe_is_refused(place, index):

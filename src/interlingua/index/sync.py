@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from interlingua.data.files.walk import Scope
 
 logger = logging.getLogger(__name__)
+
+TOLD = 3
+"""Sources that are named where they are not on the disk any more."""
 
 
 @dataclass
@@ -111,17 +115,23 @@ class Syncing:
         """Name what lies no more where it was, when something comes that was not known: it may have been renamed."""
         from interlingua.data.files.walk import Scope
 
-        if self.scope.paths <= self.scope.known(self.known):
+        lost = {
+            end: place
+            for name, place in self.known.items()
+            if not (name in self.scope or f"{name}/" in self.scope or os.path.exists(place))
+            for end in (name, f"{name}/")
+        }
+        if not lost or self.scope.paths <= self.scope.known(self.known):
             return
-        for name, place in self.known.items():
-            if not (name in self.scope or f"{name}/" in self.scope or os.path.exists(place)):
-                named = Scope([name, f"{name}/"])
-                found = [source for _, sources in self.view.sourced(named.__contains__) for source in sources]
-                if found:
-                    logger.warning(
-                        f"{place}: is not there any more, and {self.place} keeps {len(found):,} passages from it. If "
-                        f"they are to go: interlingua delete {self.place} --source {name}{'/' * (found[0] != name)}"
-                    )
+        named = Scope(lost)
+        counts = Counter(named.given(one) for _, sources in self.view.sourced(named.__contains__) for one in sources)
+        for name, count in counts.most_common(TOLD):
+            logger.warning(
+                f"{lost[str(name)]}: is not there any more, and {self.place} keeps {count:,} passages from it. If they "
+                f"are to go: interlingua delete {quote(str(self.place))} --source {quote(str(name))}"
+            )
+        if len(counts) > TOLD:
+            logger.warning(f"… and {len(counts) - TOLD:,} more sources are not there any more")
 
     def _check(self, sources: set[str]) -> None:
         """Raise for a given path that seems to be a mistake."""
