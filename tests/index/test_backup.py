@@ -172,6 +172,59 @@ def test_a_damaged_archive_changes_nothing(place, encoder, tmp_path):
         assert answers(place, encoder) == before
 
 
+def test_a_damaged_index_takes_no_good_backup_away(place, tmp_path):
+    backup(place, file := tmp_path / "idx.tar")
+    before = file.read_bytes()
+    table = max((place / "passages.lance/data").iterdir(), key=lambda file: file.stat().st_size)
+    table.write_bytes(table.read_bytes().replace(b"lighthouse", b"LIGHTHOUSE"))
+    with pytest.raises(Damaged, match=f"{table.name} is damaged .*does not hold what was written.*restore a backup"):
+        backup(place, file)
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["idx", "idx.tar"]
+
+
+def test_a_damaged_cache_is_left_out_of_a_backup_and_of_what_is_restored(place, encoder, tmp_path, caplog):
+    right = answers(place, encoder)
+    backup(place, whole := tmp_path / "whole.tar")
+    cache = next((place / "caches").glob("*/vectors.npy"))
+    content = cache.read_bytes()
+    changed = bytes([content[-1] ^ 1])
+    cache.write_bytes(content[:-1] + changed)
+    backup(place, left_out := tmp_path / "left-out.tar")
+    assert f"{place}: caches/{cache.parent.name} is damaged, and left out" in caplog.text
+    with tarfile.open(left_out) as tar:
+        assert not [name for name in tar.getnames() if "caches" in name]
+    caplog.clear()
+    end = whole.read_bytes().index(content) + len(content)
+    whole.write_bytes(whole.read_bytes()[: end - 1] + changed + whole.read_bytes()[end:])
+    for number, file in enumerate((whole, left_out)):
+        assert restore(file, again := tmp_path / f"again{number}") == 13
+        assert answers(again, encoder) == right
+        assert not [finding for finding in check_index(again) if finding.advice]
+    assert caplog.text.count(f"in it caches/{cache.parent.name} is damaged, and left out") == 1
+
+
+def test_a_file_that_is_no_backup_is_not_replaced_and_a_changed_one_is_called_so(place, tmp_path):
+    (notes := tmp_path / "notes.txt").write_text("My notes.")
+    with tarfile.open(other := tmp_path / "other.tar", "w") as tar:
+        tar.add(notes)
+    for file in (notes, other):
+        before = file.read_bytes()
+        with pytest.raises(BadInput, match="is there already, and is no backup of an index"):
+            backup(place, file)
+        assert file.read_bytes() == before
+    (empty := tmp_path / "empty.tar").touch()
+    for _ in range(2):
+        backup(place, empty)
+    content = bytearray(empty.read_bytes())
+    with tarfile.open(empty) as tar:
+        second = next(one for one in tar.getmembers() if one.isfile())
+    content[second.offset + 150] ^= 1  # the checksum of a header: tarfile ends there
+    empty.write_bytes(content)
+    with pytest.raises(BadInput, match="is no backup of an index, or was cut or changed"):
+        restore(empty, tmp_path / "again")
+
+
 @pytest.mark.slow
 def test_the_verbs(place, tmp_path):
     def run(*words, code=0):

@@ -160,6 +160,24 @@ def test_repair_makes_the_cache_again_and_only_that(place, encoder):
     assert [finding.said for finding in check_folder(place) if finding.derived] == ["there is none"]
 
 
+def test_no_cache_is_made_again_of_a_damaged_table(place, encoder):
+    right = answers(place, encoder)
+    file = max((place / "passages.lance/data").iterdir(), key=lambda file: file.stat().st_size)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b"lighthouse keeper", b"lighthouse KEEPER"))
+    assert file.read_bytes() != content
+    for _ in range(2):
+        found = [finding for finding in check_index(place, repair=True) if finding.advice]
+        assert [finding.part for finding in found] == [f"passages.lance/data/{file.name}"]
+        assert "restore a backup" in found[0].advice
+        assert answers(place, encoder) == right  # from the cache, which is all that is left
+    flip(next((place / "caches").iterdir()) / "vectors.npy", 3)
+    found = check_index(place, repair=True)
+    assert sum(bool(finding.advice) for finding in found) == 2
+    with pytest.raises(Damaged, match="does not hold what was written: .*, so the cache is not made again"):
+        Index.open(place, encoder).repair()
+
+
 def test_a_repaired_cache_is_whole(place, encoder):
     right = answers(place, encoder)
     cache = next((place / "caches").iterdir())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, Stale
+from interlingua.errors import BadInput, Damaged, Stale
 from interlingua.index.documents import Document, document_of
 from interlingua.index.filters import Filter, Where, check_field, check_filter, most_frequent, parsed
 from interlingua.index.metadata import (
@@ -238,8 +238,8 @@ class Index:
         distinct: bool = False,
         budget: Budget | None = None,
     ) -> list[list[Hit]]:
-        """`search` for several questions, which are encoded together; `lang` may be a list with one for each, and of
-        a `Question` its own language counts. Raises OutOfTime where one takes more than the `budget`."""
+        """`search` for several questions, encoded together; `lang` may be a list with one for each, and of a `Question`
+        its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         check_limits(k, min_score)
         filters, first, timer = parsed(where), self.refresh(), budget or Budget()
         langs = codes_in(first.languages, langs)
@@ -488,13 +488,14 @@ def check_index(path_or_uri: str | Path, *, repair: bool = False, pace: float | 
     """Check an index in a folder: all files against their checksums, the passages of the table with themselves, the
     cache with the table. One finding for each part and each thing that is wrong; that one has `advice`.
 
-    With `repair` a cache that is missing or damaged is made again from the passages, and everything is checked again.
-    `pace` is the bytes read a second, by default as many as the disk gives. Raises BadInput for an index elsewhere,
-    NotFound where there is nothing.
+    With `repair` a cache that is missing or damaged is made again from the passages where these are whole, and all is
+    checked again. `pace`: the bytes read a second, by default as many as the disk gives. Raises BadInput for an index
+    elsewhere, NotFound where there is nothing.
     """
     kind, place = store_class(path_or_uri), str(path_or_uri)
     findings = list(kind.check(place, pace))
     if repair and any(finding.derived for finding in findings):
-        kind.open(place).repair()
+        with suppress(Damaged):  # of the table, as the findings say
+            kind.open(place).repair()
         findings = list(kind.check(place, pace))
     return findings

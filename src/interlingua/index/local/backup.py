@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tarfile
@@ -20,11 +21,13 @@ from interlingua.files import (
     remove_leftovers,
     scratch_folder,
 )
-from interlingua.index.local.caches import newest_files
+from interlingua.index.local.caches import FOLDER, newest_files
 from interlingua.index.local.check import check_folder
 from interlingua.index.local.table import SYNCED, TABLE, PassageTable, lock
 from interlingua.index.local.tokens import FOLDER as TOKENS
 from interlingua.index.metadata import MARKER, SOURCES, read_metadata
+
+logger = logging.getLogger(__name__)
 
 TOP = "index"
 """The folder in the file that holds the index."""
@@ -36,12 +39,16 @@ def backup(index: Path, file: Path) -> int:
 
     It holds one version: what was acknowledged when the call began. The writers' lock is held only while the files of
     that version are linked to a folder beside the index (copied, on a file system without hard links); then writing and
-    searching go on. `file` is there whole or not at all. Raises Busy while another process writes.
+    searching go on. `file` is there whole or not at all; a backup of that name is replaced. Raises Busy while another
+    process writes, BadInput for another file of that name, and Damaged where the files do not fit their checksums: what
+    is there already stays.
     """
     index = existing(index, "index folder").resolve()
     read_metadata(index)
     if file.resolve().is_relative_to(index):
         raise BadInput(f"{file}: lies within the index itself. Choose another place for the backup.")
+    if file.is_file() and file.stat().st_size and not _is_backup(file):
+        raise BadInput(f"{file}: is there already, and is no backup of an index. Choose another name.")
     with ExitStack() as stack:
         with lock(index):
             table = PassageTable.open(index)
@@ -53,6 +60,7 @@ def backup(index: Path, file: Path) -> int:
                 place = scratch / path.relative_to(index)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 _link(path, place)
+        _check(scratch, f"{index}: ", rows=False)
         stream = stack.enter_context(atomic_write(file, "wb"))
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for path in sorted(scratch.rglob("*")):
@@ -75,12 +83,30 @@ def restore(file: Path, index: Path, *, overwrite: bool = False) -> int:
             stack.enter_context(lock(index))  # what would be written to it now would be lost
         place = stack.enter_context(atomic_folder(index, MARKER))
         _extract(file, place)
-        if not (place / MARKER).is_file():
-            raise BadInput(f"{file}: is no backup of an index (it holds no {TOP}/{MARKER}).")
-        if faults := [finding for finding in check_folder(place) if finding.advice and not finding.derived]:
-            raise Damaged(f"{file}: {faults[0].part} in it is damaged ({faults[0].said}). Take another backup.")
+        if not (place / MARKER).is_file():  # after a header that was changed tarfile reads no further, and is silent
+            raise BadInput(f"{file}: is no backup of an index, or was cut or changed (it holds no {TOP}/{MARKER}).")
+        _check(place, f"{file}: in it ", "take another backup", rows=True)
         count = len(PassageTable.open(place))
     return count
+
+
+def _check(index: Path, place: str, advice: str = "", *, rows: bool) -> None:
+    """Raise Damaged for a copy of an index that is not whole. Damaged caches are left out of it, which is said."""
+    for finding in check_folder(index, rows=rows):
+        if finding.advice and not finding.derived:
+            raise Damaged(f"{place}{finding.part} is damaged ({finding.said}): {advice or finding.advice}.")
+        if finding.advice and (index / FOLDER).exists():
+            shutil.rmtree(index / FOLDER)
+            logger.warning(f"{place}{finding.part} is damaged, and left out: it is made again when it is needed")
+
+
+def _is_backup(file: Path) -> bool:
+    try:
+        with open_input(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+            first = archive.next()
+    except (tarfile.TarError, BadInput, OSError, EOFError):
+        return False
+    return first is not None and PurePosixPath(first.name).parts[:1] == (TOP,)
 
 
 def _files(index: Path) -> Iterator[Path]:

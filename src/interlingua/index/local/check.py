@@ -36,23 +36,26 @@ def check_folder(index: Path, pace: float | None = None, *, rows: bool = True) -
     All files of the table, the caches and the kept token vectors are compared with the checksums that were noted when
     they were written, at `pace` bytes a second where one is given. With `rows` the table is then read: numbers and
     names of passages must be unique, texts valid, vectors finite; and every row of the newest cache, and of its newest
-    supplement, must be that of the table. Nothing is written. The index may be searched and changed meanwhile. Raises
+    supplement, must be that of the table. Where the table is damaged no cache is compared with it. Nothing is written.
+    The index may be searched and changed meanwhile. Raises
     NotFound for a place where there is no part of an index.
     """
     if not (index / MARKER).exists() and not (index / f"{TABLE}.lance").exists():
         read_metadata(index)  # which says so
     yield from _descriptions(index)
-    yield from _table_files(index, pace)
+    findings = list(_table_files(index, pace))
     table: _Rows | None = None
     if rows:
         table, table_finding = _table_rows(index)
-        yield table_finding
+        findings.append(table_finding)
+    yield from findings
     caches, newest = cache_files(index), newest_files(index)
     if not caches:
         yield Finding(FOLDER, "there is none", AGAIN, derived=True)
     for path in caches:
         yield (finding := _checked(path, index, ((path, CACHE), (path / "int8", INT8)), pace))
-        if table is not None and path in newest and not finding.advice:
+        # what differs from a damaged table may be all that is left
+        if table is not None and path in newest and not any(one.advice for one in (*findings, finding)):
             yield _cache_rows(index, path, table)
     yield from _tokens(index, pace)
 

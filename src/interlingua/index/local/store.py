@@ -401,8 +401,11 @@ class LocalStore(AddressedStore[Place]):
         return bool(self.tokens(reranker))
 
     def repair(self) -> None:
-        """Make the cache again, and search that one."""
+        """Make the cache again, and search that one. Raises Damaged where files of the table are not what was written:
+        the cache may be all that is left."""
         with self.writing():
+            for name, reason in PassageTable(self.path).damaged()[0]:
+                raise Damaged(f"{self.path}: {name} {reason}, so the cache is not made again. Restore a backup.")
             self._write_cache(self._writable())
             self._load()
 
