@@ -119,7 +119,9 @@ def test_passages_are_deleted_by_source_and_by_metadata(place, capsys):
     assert (
         "2 passages would be deleted; 4 passages" in said(capsys, *delete, "--filter", "topic=storm", "--dry-run").err
     )
-    assert "0 passages deleted" in said(capsys, *delete, "--source", "books/", "--filter", "topic=storm").err
+    found = said(capsys, *delete, "--source", "books/", "--filter", "topic=storm").err
+    assert "0 passages deleted" in found
+    assert "no passage to delete is from 'books/'. None of it fits the filter.\n" in found
     for name, near in (("bocks/", " Did you mean 'books/'?"), ("faq.cvs", " Did you mean 'faq.csv'?"), ("xyz", "")):
         found = said(capsys, *delete, "--source", name).err
         assert f"idx: no passage to delete is from '{name}'.{near}\n" in found
@@ -381,6 +383,8 @@ def test_printable_keeps_every_place():
         ("index model faq.csv --out new --columns txet=answer", "txet"),
         ("search idx a --filter topic", "write KEY=VALUE"),
         ("search idx 1234 --lang-of-results same", "Say it with --lang"),
+        ("search idx 1234 --lang-of-results=", "--lang-of-results '': a code is missing"),
+        ("search idx 1234 --lang-of-results en,", "--lang-of-results 'en,': a code is missing"),
         ("search idx a --lang klingon", "'klingon' is not a language code"),
         ("search idx a --mode fuzzy", "fuzzy"),
     ],

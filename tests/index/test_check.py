@@ -174,7 +174,7 @@ def test_no_cache_is_made_again_of_a_damaged_table(place, encoder):
     flip(next((place / "caches").iterdir()) / "vectors.npy", 3)
     found = check_index(place, repair=True)
     assert sum(bool(finding.advice) for finding in found) == 2
-    with pytest.raises(Damaged, match="does not hold what was written: .*, so the cache is not made again"):
+    with pytest.raises(Damaged, match=r"does not hold what was written: .*, so the cache is not made again"):
         Index.open(place, encoder).repair()
 
 

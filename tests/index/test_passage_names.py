@@ -117,6 +117,16 @@ def test_a_passage_is_had_by_its_id_or_with_its_source(index):
             index.passage(name)
 
 
+def test_a_name_that_two_passages_have_deletes_neither(index):
+    for source, id in (("a:b", "c"), ("a", "b:c")):
+        index.add(Passage(id, "star", lang="en", metadata={"source": source}))
+    for call in (index.passage, index.versions, lambda name: index.delete([name])):
+        with pytest.raises(BadInput, match=r"'a:b:c' means the id 'b:c' in 'a' and the id 'c' in 'a:b'"):
+            call("a:b:c")
+    assert index.delete(["b:c"]) == 1
+    assert index.passage("a:b:c").id == "c"
+
+
 @pytest.mark.slow
 def test_an_id_deletes_all_versions_and_with_its_source_one(index):
     assert index.delete(["fi.jsonl:3", "de.jsonl:3", "nobody"]) == 1

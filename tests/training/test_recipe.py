@@ -143,6 +143,8 @@ def test_balancing_is_written_out_only_where_it_is_on(recipe):
 def test_broken_yaml(tmp_path):
     path = tmp_path / "b.yaml"
     path.write_text("model: [", encoding="utf-8")
+    with pytest.raises(InterlinguaError, match=r"not valid YAML.*Put it in quotes: data\.x\.path='\{data\}/a\.tsv'"):
+        resolve({}, ["data.x.path={data}/a.tsv"])
     with pytest.raises(InterlinguaError, match="not valid YAML"):
         read_recipe(path)
 
@@ -293,6 +295,9 @@ def test_a_batch_of_more_records_than_there_are_is_told(tmp_path, caplog):
     assert "data.questions.batch" not in caplog.text
     train(resolve(tree, ["data.questions.batch=4"]), tmp_path / "twice")
     assert "data.questions.batch is 4, and there are 3 records" in caplog.text
+    assert "compares a text with itself alone" not in caplog.text
+    train(resolve(tree, ["data.questions.batch=1", "objectives.retrieval.hard_negatives=0"]), tmp_path / "alone")
+    assert "data.questions.batch is 1, so objectives.retrieval compares a text with itself alone" in caplog.text
 
 
 def test_data_that_nothing_reads_is_said_and_not_opened(tmp_path, caplog):

@@ -106,6 +106,8 @@ def lines(arguments: argparse.Namespace) -> None:
             f"{arguments.model}: is an index, and a .npy takes lines of text. Write --out FILE.parquet or a folder, or "
             "name a model."
         )
+    if not arguments.texts:
+        _check_model(arguments.model)
     source = existing(arguments.texts[0] if arguments.texts else "-")
     texts = [line for _, line in read_lines(source)]
     if not texts:
@@ -164,10 +166,18 @@ def chunks(arguments: argparse.Namespace) -> Iterable[Chunk]:
         _read_no_passages(arguments, f"{place} is an index, whose own passages are written")
         return open_index(place).vectors()
     if not arguments.texts:
+        _check_model(place)
         raise BadInput(f"{place}: is not an index, so there must be files of passages to encode.")
     model = DualEncoder.load(place, precision=arguments.precision)
     batches = encoded(model, read_passages(arguments, arguments.texts, None))
     return track(batches, f"encode passages ({CHUNK:,} each)")
+
+
+def _check_model(name: str) -> None:
+    """Raise BadInput for files in the place of the model."""
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and not any(path.glob("*.json"))):
+        raise BadInput(f"{name}: is no model. Give the model first: interlingua encode default {name} --out …")
 
 
 def onnx(arguments: argparse.Namespace) -> None:

@@ -111,9 +111,11 @@ def run_negatives(arguments: argparse.Namespace) -> None:
         + (f", and {report.kept:,} that they had" if report.kept else "")
     )
     if report.short or report.without:
+        ways = ["a greater --depth"] * (choice.depth < len(pool.passages))
+        ways += ["a greater --positive-margin"] * (choice.margin is not None)
         logger.warning(
             f"{report.short:,} questions got fewer than {choice.per_question}, {report.without:,} none: "
-            "a greater --depth or another --positive-margin finds more"
+            f"{' or '.join([*ways, 'more --passages'])} may find more"
         )
     reasons = [f"{count:,} {reason}" for reason, count in report.left_out.items() if count]
     logger.info(f"left out of the {choice.depth} found for each: {', '.join(reasons) or 'nothing'}")

@@ -396,9 +396,9 @@ class Index:
 
     def keep_tokens(self, reranker: AnyEncoder | None = None) -> int:
         """Keep token vectors (int8) of all passages by `reranker`, a model of late interaction, so that searches need
-        not encode what they rerank; or, without one, token states of the index's own transformer, which hybrid search
-        then compares as well. Return the number of passages that had none. A stopped call keeps what it has
-        done. Raises BadInput for another kind of model, and for a store that keeps none."""
+        not encode what they rerank; without one, token states of the index's own transformer, which hybrid search then
+        compares. Return the number of passages that had none. A stopped call keeps what it has done. Raises BadInput
+        for another kind of model, and for a store that keeps none."""
         if reranker is None and (reranker := TokenStates.of(self.encoder)) is None:
             raise BadInput(f"{self.path}: its model has no token states to keep. Give a model of late interaction.")
         return self.store.keep_tokens(reranker)
@@ -409,8 +409,7 @@ class Index:
 
     def info(self) -> IndexInfo:
         """The contents of the index and how it was made."""
-        view = self.refresh()
-        metadata, languages = view.metadata, dict(view.languages)
+        metadata, languages = (view := self.refresh()).metadata, dict(view.languages)
         return IndexInfo(
             len(view),
             languages,

@@ -33,7 +33,7 @@ def qualified(source: str, id: str) -> str:
 
 def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]) -> dict[str, list[Row]]:
     """The rows that each of `names` means: those of all passages with this id, else of the one called `source:id`. A
-    name that means none is left out."""
+    name that means none is left out. Raises BadInput for one that is `source:id` of two passages, by another colon."""
     if strange := [name for name in names if not isinstance(name, str)]:
         raise BadInput(f"{strange[0]!r} is no id of a passage: an id is a text.")
     by_name = dict(find(names))
@@ -46,8 +46,12 @@ def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]
     ids = dict.fromkeys(id for pairs in cuts.values() for _, id in pairs)
     rows = find(list(ids)) if ids else {}
     for name, pairs in cuts.items():
-        if matches := [row for source, id in pairs for row in rows.get(id, ()) if source_of(row) == source]:
-            by_name[name] = matches
+        matches = {(source, id): row for source, id in pairs for row in rows.get(id, ()) if source_of(row) == source}
+        if len(matches) > 1:
+            meanings = " and ".join(f"the id '{id}' in '{source}'" for source, id in matches)
+            raise BadInput(f"'{name}' means {meanings}. Give one by its id alone, or by --source and a filter.")
+        if matches:
+            by_name[name] = list(matches.values())
     return by_name
 
 

@@ -261,7 +261,7 @@ class Tokens:
                 "this server was started without a token, so nobody may write. "
                 "Start it with --token-file or INTERLINGUA_TOKEN.",
             )
-        given = any(header == b"authorization" for header, _ in scope["headers"])
+        given = dict(scope["headers"]).get(b"authorization", b"").lower().startswith(b"bearer ")
         return refusal(need, name, index if several else "", unknown=given)
 
     def _given(self, scope: Scope) -> Token | None:

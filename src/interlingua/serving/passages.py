@@ -12,7 +12,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import JSONResponse
 
 from interlingua.data.records import Passage
-from interlingua.errors import Busy, Damaged, NotFound, Stale
+from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.index.index import Index
 from interlingua.serving.batching import check_lengths, parts
 from interlingua.serving.middleware import audit, note
@@ -212,10 +212,10 @@ def _passages(body: PassagesRequest) -> list[Passage]:
             passage.id,
             passage.text,
             passage.title,
-            normalise_code(passage.lang) if passage.lang else detect_language(passage.text),
+            _code(passage.lang, number) if passage.lang else detect_language(passage.text),
             passage.metadata,
         )
-        for passage in body.passages
+        for number, passage in enumerate(body.passages)
     ]
     duplicates = [id for (_, id), count in Counter(passage.key for passage in passages).items() if count > 1]
     if duplicates:
@@ -234,3 +234,10 @@ async def _written(service: Service, write: Write, size: int = 1) -> Changed:
         raise result
     service.passages = result.passages
     return result
+
+
+def _code(lang: str, number: int) -> str:
+    try:
+        return normalise_code(lang)
+    except BadInput as error:
+        raise BadInput(f"passages.{number}.lang: {error}") from error

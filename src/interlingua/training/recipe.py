@@ -348,7 +348,8 @@ def _change(override: str) -> dict[str, Any]:
         change: dict[str, Any] = {name: value if value.rstrip()[-1:] == ":" and isinstance(parsed, dict) else parsed}
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
-        raise BadInput(f"'{override}': the value is not valid YAML: {reason}") from error
+        quoted = f" Put it in quotes: {key}='{value}'." if value.startswith("{data}") else ""
+        raise BadInput(f"'{override}': the value is not valid YAML: {reason}.{quoted}") from error
     for parent in reversed(parents):
         change = {parent: change}
     return change

@@ -347,7 +347,7 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
                     f"Consider a smaller objectives.{weighted.name}.bank."
                 )
     for weighted in objectives:
-        _advise_on(weighted, recipe)
+        _advise_on(weighted, recipe, streams)
     for name, source in streams.items():
         if source.batch_size > (records := sum(source.sizes.values())):
             logger.warning(
@@ -361,8 +361,17 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
         )
 
 
-def _advise_on(weighted: WeightedObjective, recipe: Recipe) -> None:
+def _advise_on(weighted: WeightedObjective, recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     objective, name = weighted.objective, weighted.name
+    in_batch = isinstance(objective, (Semantic, TranslationRanking)) or (
+        isinstance(objective, Retrieval) and not objective.settings.hard_negatives
+    )
+    for entry in weighted.streams(streams) if in_batch else ():
+        if streams[entry].batch_size == 1:
+            logger.warning(
+                f"note: data.{entry}.batch is 1, so objectives.{name} compares a text with itself alone, and learns "
+                "nothing. training.accumulate does not change that: take a greater batch."
+            )
     if (
         isinstance(objective, Retrieval)
         and objective.settings.similarity == "cosine"

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         known = list(index.facets(["source"], most=MANY)["source"]) if "source" in index.fields else []
         known += {f"{source.rpartition('/')[0]}/" for source in known if "/" in source}
         for name in empty:
-            near = suggestion(name, known, listing=False)
+            near = " None of it fits the filter." if name in known else suggestion(name, known, listing=False)
             missed.append(f"no passage to delete is from '{name}'.{near}")
     count = index.delete(arguments.ids, sources=arguments.source, where=where, dry_run=arguments.dry_run)
     for what in missed:

@@ -132,7 +132,12 @@ def wanted(asked: str, lang: str) -> list[str] | None:
         if not lang:
             raise BadInput("--lang-of-results same: the language of the question is not sure. Say it with --lang.")
         return [lang]
-    return asked.split(",")
+    langs = [code.strip() for code in asked.split(",")]
+    if not all(langs):
+        raise BadInput(
+            f"--lang-of-results '{asked}': a code is missing. Give codes with commas between them, any or same."
+        )
+    return langs
 
 
 def printable(text: str) -> str:

@@ -179,10 +179,10 @@ def serve(arguments: argparse.Namespace) -> None:
         )
         if not is_loopback(listener):
             if any(not one.token and "search" in one.allowed for one in settings.access):
-                logger.warning(
-                    f"warning: everybody who reaches {arguments.host} may search. --read-token-file or --tokens asks "
-                    "for a token."
+                ways = (
+                    "A file of --tokens without a line for -" if arguments.tokens else "--read-token-file or --tokens"
                 )
+                logger.warning(f"warning: everybody who reaches {arguments.host} may search. {ways} asks for a token.")
             if tls is None:
                 logger.warning("warning: the connection is not encrypted. --tls-cert gives it a certificate.")
         indexes, reranker = _opened(arguments)
