@@ -38,7 +38,8 @@ def suggestion(word: str, known: Iterable[str], *, listing: bool = True) -> str:
     """`" Did you mean 'x'?"` when something close to `word` is known, else the known names, or nothing where these are
     too many for a `listing`."""
     names = sorted({*known} - {""})
-    matches = difflib.get_close_matches(word, names, n=1)
+    same = [name for name in names if name.casefold() == word.casefold()]
+    matches = same or difflib.get_close_matches(word, names, n=1)
     if matches:
         return f" Did you mean '{matches[0]}'?"
     if not listing:

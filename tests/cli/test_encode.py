@@ -118,10 +118,9 @@ def test_the_encoder_goes_to_onnx(model, tmp_path):
         ("encode MODEL", "one of the arguments --out --onnx is required"),
         ("encode MODEL a b --out x.npy", "lines of one file"),
         ("encode MODEL --out x.parquet", "is not an index, so there must be files"),
-        (
-            "encode lines.txt --out x.parquet",
-            "lines.txt: is no model. Give the model first: interlingua encode default",
-        ),
+        ("encode MODEL rows.jsonl --out x.npy", "rows.jsonl: holds rows of jsonl, and a .npy takes lines of text"),
+        ("encode MODEL encyclopedia:fi --out x.npy", "encyclopedia:fi: is a collection, and a .npy takes lines"),
+        ("encode lines.txt --out x.parquet", "lines.txt: is no model. Give the model first: interlingua encode"),
         ("encode lines.txt --out x.npy", "lines.txt: is no model. Give the model first: interlingua encode default"),
         ("encode mine --out x.parquet", "mine: is no model. Give the model first: interlingua encode default mine"),
         ("encode MODEL docs.jsonl --out x.parquet --role query", "--role query: passages are encoded as passages"),
@@ -139,6 +138,7 @@ def test_what_does_not_go_together_is_told(model, rows, tmp_path, monkeypatch, c
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/photo").touch()
     (tmp_path / "lines.txt").write_text("A line.", encoding="utf-8")
+    (tmp_path / "rows.jsonl").write_text('{"text": "A line."}', encoding="utf-8")
     (tmp_path / "idx").mkdir()
     (tmp_path / "idx/index.json").touch()
     words = line.replace("MODEL", str(model)).replace("IDX", "idx").split()

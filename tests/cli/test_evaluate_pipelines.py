@@ -114,6 +114,28 @@ def test_runs_of_pipelines_read_back_as_pipelines(there, tmp_path, capsys):
     assert len({cells["RR@10"]["fi"] for cells in again.values()}) == 1
 
 
+def test_a_run_of_other_passages_is_said(tmp_path, capsys):
+    collection, file = load_collection("encyclopedia:fi"), tmp_path / "other.run"
+    Run.from_scores({query: {"d7": 2.0, "d8": 1.0} for query in collection.qrels}).write_trec(file)
+    assert main(["evaluate", "--pipeline", f"run({file})", "--on", "encyclopedia:fi", "--measures", "RR@10"]) == 0
+    said = capsys.readouterr().err
+    assert f"{2 * len(collection.qrels)} results are no passages of the collection, the first is 'd7'" in said
+
+
+def test_ids_that_no_run_file_holds_are_said_before_anything_is_searched(tmp_path, capsys):
+    (tmp_path / "odd_en").mkdir()
+    (tmp_path / "odd_en/passages.jsonl").write_text('{"id": "a b", "text": "A text."}\n', encoding="utf-8")
+    (tmp_path / "odd_en/queries.tsv").write_text("q\tWhat?\n", encoding="utf-8")
+    (tmp_path / "odd_en/qrels.txt").write_text("q\t0\ta b\t1\n", encoding="utf-8")
+    asked = ["evaluate", "--pipeline", "bm25", "--on", str(tmp_path / "odd_en")]
+    assert main([*asked, "--runs", str(tmp_path / "runs")]) == 2
+    printed, said = capsys.readouterr()
+    assert not printed
+    assert "passage id 'a b': a TREC run separates fields by white space. Use one without spaces." in said
+    assert not list((tmp_path / "runs").iterdir())
+    assert main(asked) == 0
+
+
 def test_a_run_file_that_lacks_queries_is_named_and_the_rest_is_printed(there, tmp_path, capsys):
     collection, file = load_collection("encyclopedia:fi"), tmp_path / "some.run"
     queries = list(collection.qrels)

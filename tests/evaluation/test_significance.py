@@ -63,6 +63,7 @@ def test_a_family_is_corrected_together():
     family = {name: (random_run(i), random_run(i + 50), QRELS) for i, name in enumerate(("ar", "ko", "th"))}
     family["same"] = (random_run(1), random_run(1), QRELS)
     plain = [found.p for found in compare_all(family, "RR@10", correction=None)]
+    assert compare_all(family, "RR@10", correction="none") == compare_all(family, "RR@10", correction=None)
     corrected = compare_all(family, "RR@10", correction="bonferroni")
     assert [found.name for found in corrected] == ["ar", "ko", "th", "same"]
     assert [found.p for found in corrected] == plain

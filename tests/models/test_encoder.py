@@ -217,6 +217,8 @@ def test_a_name_is_loaded_by_load():
 def test_vectors_cannot_be_cut_to_nothing(tiny_encoder, tiny_static):
     for encoder in (tiny_encoder(), tiny_static()):
         assert encoder.encode(["a"], truncate_dim=3).shape == (1, 3)
+        with pytest.raises(BadInput, match=r"truncate_dim 1.5: must be a whole number, at least 1"):
+            encoder.encode(["a"], truncate_dim=1.5)
         with pytest.raises(BadInput, match="truncate_dim 0: must be at least 1"):
             encoder.encode(["a"], truncate_dim=0)
         with pytest.raises(BadInput, match=r"truncate_dim 999: .* at most the "):

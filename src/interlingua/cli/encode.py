@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,8 @@ def lines(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from interlingua.array_folder import write_array
+    from interlingua.data.passages import is_collection
+    from interlingua.data.readers.rows import BadRow, json_object
     from interlingua.files import atomic_write, existing, read_lines
     from interlingua.index.store import is_index
     from interlingua.models.dual import DualEncoder
@@ -108,10 +111,19 @@ def lines(arguments: argparse.Namespace) -> None:
         )
     if not arguments.texts:
         _check_model(arguments.model)
+    if arguments.texts and is_collection(arguments.texts[0]):
+        raise BadInput(
+            f"{arguments.texts[0]}: is a collection, and a .npy takes lines of text. Write FILE.parquet or a folder."
+        )
     source = existing(arguments.texts[0] if arguments.texts else "-")
     texts = [line for _, line in read_lines(source)]
     if not texts:
         raise BadInput(f"{source}: is empty. Give one text a line.")
+    with suppress(BadRow):
+        json_object(texts[0])
+        raise BadInput(
+            f"{source}: holds rows of jsonl, and a .npy takes lines of text. Write FILE.parquet or a folder."
+        )
     model = DualEncoder.load(arguments.model, precision=arguments.precision)
     encode = encode_as(model, arguments.role)
     language = {"lang": normalise_code(arguments.lang)} if arguments.lang else {}

@@ -197,7 +197,7 @@ def read_qrels(path: Path) -> Qrels:
         if qrels.setdefault(query, {}).setdefault(passage, grade) != grade:
             raise BadRow(f"passage '{passage}' has two grades for query '{query}'")
 
-    advice = "Needed are the columns query, 0, passage, grade (TREC), or query, passage, grade (BEIR), each pair once."
+    advice = "Needed are the columns query, 0, passage, grade (TREC), or query, passage, grade (BEIR), the grade whole."
     rows = ((number, (number, line)) for number, line in filled_lines(path))
     for _ in BadRows(advice=advice).parsed(path, rows, parse):
         pass

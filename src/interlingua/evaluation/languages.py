@@ -259,7 +259,7 @@ def language_matrix(
     """
     check_depth(measure, depth)
     if len(collections) < 2:
-        raise BadInput(f"{len(collections)} languages: a matrix needs two.")
+        raise BadInput("one language, or none: a matrix needs two. Give a collection for each.")
     langs = list(collections)
     queries = {lang: embed_queries(encoder, c.queries, **encode_options) for lang, c in collections.items()}
     passages = {lang: embed_passages(encoder, c.passages, **encode_options) for lang, c in collections.items()}
@@ -351,7 +351,7 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     question in common, fewer than four passages, and vectors that do not differ.
     """
     if len(collections) < 2:
-        raise BadInput(f"{len(collections)} languages: bias towards a language needs two.")
+        raise BadInput("one language, or none: bias towards a language needs two. Give a collection for each.")
     langs = list(collections)
     for lang, collection in collections.items():
         if not collection.passages:

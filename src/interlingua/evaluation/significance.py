@@ -78,7 +78,7 @@ def compare_all(
 ) -> list[Comparison]:
     """One comparison for each `(run A, run B, qrels)`, as one family of tests: p-values are corrected together.
 
-    `correction`: "holm", "bonferroni" or None. Names of collections come from the mapping's keys.
+    `correction`: "holm", "bonferroni" or "none" (None is the same). Names of collections come from the mapping's keys.
     """
     by_name = collections if isinstance(collections, Mapping) else {str(i): c for i, c in enumerate(collections, 1)}
     pairs = []
@@ -86,6 +86,7 @@ def compare_all(
         values = [evaluate(run, qrels, [measure]).per_query[measure] for run in (run_a, run_b)]
         pairs.append([np.array([value[query_id] for query_id in qrels]) for value in values])
     p_values = [paired_p(a, b, test, seed=seed) for a, b in pairs]
+    correction = None if correction == "none" else correction
     corrected = correct(p_values, correction)
     return [
         Comparison(
@@ -129,6 +130,9 @@ def paired_p(a: NDArray[np.float64], b: NDArray[np.float64], test: str = "t", *,
     return (extreme + 1) / (FLIPS + 1)
 
 
+CORRECTIONS = ("bonferroni", "holm", "none")
+
+
 def correct(p_values: Sequence[float], correction: str | None) -> list[float]:
     """p-values corrected for being a family: "bonferroni" (× number of tests), "holm" (step-down), or None."""
     count = len(p_values)
@@ -137,7 +141,7 @@ def correct(p_values: Sequence[float], correction: str | None) -> list[float]:
     if correction == "bonferroni":
         return [min(1.0, p * count) for p in p_values]
     if correction != "holm":
-        raise BadInput(f"unknown correction '{correction}'.{suggestion(correction, ['holm', 'bonferroni'])}")
+        raise BadInput(f"unknown correction '{correction}'.{suggestion(str(correction), CORRECTIONS)}")
     corrected, largest = [0.0] * count, 0.0
     for place, i in enumerate(sorted(range(count), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, p_values[i] * (count - place)))

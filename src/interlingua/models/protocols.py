@@ -18,6 +18,7 @@ of both:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload, runtime_checkable
 
 import numpy as np
@@ -47,6 +48,8 @@ def as_texts(sentences: Any) -> tuple[list[Any], bool]:
 
 def check_dimensions(count: int, dim: int) -> int:
     """`count`, or BadInput where vectors of `dim` dimensions cannot be cut to so many."""
+    if not isinstance(count, Integral):
+        raise BadInput(f"truncate_dim {count}: must be a whole number, at least 1.")
     if not 1 <= count <= dim:
         raise BadInput(f"truncate_dim {count}: must be at least 1, and at most the {dim} dimensions of the vectors.")
     return count

@@ -251,14 +251,15 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         line for a query without results; such a query is absent from the file (and scores 0 all the same).
         Raises BadInput for an id or tag that is empty or holds white space.
         """
-        _check_word(tag, "tag")
+        check_word(tag, "tag")
         with atomic_write(path) as stream:
             for query_id, passage_id, rank, score in self.rows():
-                _check_word(query_id, "query id")
-                _check_word(passage_id, "document id")
+                check_word(query_id, "query id")
+                check_word(passage_id, "document id")
                 stream.write(f"{query_id} Q0 {passage_id} {rank} {score:.9g} {tag}\n")
 
 
-def _check_word(word: str, what: str) -> None:
+def check_word(word: str, what: str) -> None:
+    """Raise BadInput for what cannot be a field of a TREC run or qrels."""
     if word.split() != [word]:
-        raise BadInput(f"{what} {word!r}: a TREC run separates fields by white space. Use a name without spaces.")
+        raise BadInput(f"{what} {word!r}: a TREC run separates fields by white space. Use one without spaces.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.evaluate.retrieval import (
+    check_ids,
     check_run_files,
     collection_options,
     index_systems,
@@ -135,6 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.runs:
         make_folder(Path(arguments.runs))  # where it cannot be made, nobody waits for the results first
         check_run_files([collection.name for collection in collections], slug, "the collections ")
+        check_ids(collections)
     translated = translations(arguments, collections)
     of_indexes = index_systems(arguments, collections)  # first: ids that do not fit are said before hours pass
     models: dict[str, AnyEncoder] = dict(load_models(arguments))

@@ -412,6 +412,20 @@ def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collection
             result.run.write_trec(folder / f"{run_file(name)}.{slug(result.collection)}.run", tag=run_file(name))
 
 
+def check_ids(collections: Sequence[Collection]) -> None:
+    """Raise BadInput for an id that no run file can hold, before anything is searched."""
+    from interlingua.retrieval.run import check_word
+
+    for collection in collections:
+        for what, ids in (
+            ("query id", (query.id for query in collection.queries)),
+            ("passage id", (passage.id for passage in collection.passages)),
+            ("passage id", (id for grades in collection.qrels.values() for id in grades)),
+        ):
+            for id in ids:
+                check_word(id, f"{collection.name}: {what}")
+
+
 def run_file(name: str) -> str:
     """The stem of the run files of a system: what is left of its name in a file name, and no longer than one may be."""
     from hashlib import blake2b

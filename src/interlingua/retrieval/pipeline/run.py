@@ -190,7 +190,7 @@ def encoder_loader(load: Load | None = None, precision: str | None = None) -> Lo
         try:
             return load_any(name, precision=precision)
         except NotFound as error:
-            hint = suggestion(name, NAMED)
+            hint = "" if "/" in name else suggestion(name, NAMED)
             raise NotFound(f"{error}{hint if '?' in hint else ''}") from error
 
     return cache(any_kind if load is None else load)
@@ -334,6 +334,12 @@ class PipelineRun:
             raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
         if len(common) < len(run):
             logger.warning(f"{path}: {len(run) - len(common):,} queries are none of the collection's and are left out")
+        known = {passage.id for passage in self.stages.passages}
+        unknown = [id for query in common for id, _ in run[query] if id not in known]
+        if unknown:
+            logger.warning(
+                f"{path}: {len(unknown):,} results are no passages of the collection, the first is '{unknown[0]}'"
+            )
         return Run.from_scores({query.id: dict(run[query.id]) if query.id in common else {} for query in self.queries})
 
     def scores_in_file(self, path: str, candidates: Candidates) -> Run:
