@@ -119,7 +119,8 @@ def test_a_run_of_other_passages_is_said(tmp_path, capsys):
     Run.from_scores({query: {"d7": 2.0, "d8": 1.0} for query in collection.qrels}).write_trec(file)
     assert main(["evaluate", "--pipeline", f"run({file})", "--on", "encyclopedia:fi", "--measures", "RR@10"]) == 0
     said = capsys.readouterr().err
-    assert f"{2 * len(collection.qrels)} results are no passages of the collection, the first is 'd7'" in said
+    count = 2 * len(collection.qrels)
+    assert f"{count} of {count} results are no passages of the collection, the first is 'd7'" in said
 
 
 def test_ids_that_no_run_file_holds_are_said_before_anything_is_searched(tmp_path, capsys):

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -334,11 +335,14 @@ class PipelineRun:
             raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
         if len(common) < len(run):
             logger.warning(f"{path}: {len(run) - len(common):,} queries are none of the collection's and are left out")
-        known = {passage.id for passage in self.stages.passages}
-        unknown = [id for query in common for id, _ in run[query] if id not in known]
-        if unknown:
+        # of passages that stay on disk the best of each query are looked up, as that takes a read each
+        lookup = getattr(self.stages.passages, "by_id", None)
+        ids = [id for query in common for id, _ in (islice(run[query], 1) if lookup else run[query])]
+        known = lookup(ids) if lookup else {passage.id for passage in self.stages.passages}
+        if unknown := [id for id in ids if id not in known]:
             logger.warning(
-                f"{path}: {len(unknown):,} results are no passages of the collection, the first is '{unknown[0]}'"
+                f"{path}: {len(unknown):,} of {len(ids):,} results are no passages of the collection, the first is "
+                f"'{unknown[0]}'"
             )
         return Run.from_scores({query.id: dict(run[query.id]) if query.id in common else {} for query in self.queries})
 
