@@ -192,6 +192,7 @@ RECIPES = [
 ]
 MODELS = [
     ("encode nothing latin1.txt --out new.npy", ["latin1.txt, line 2"]),
+    ("mine fi-en.tsv fi-en.tsv --model model --out new.tsv", ["fi-en.tsv: is both files", "--lang-a and --lang-b"]),
     ("encode nothing good.run --out new.npy", ["nothing: is not a model folder", "modules.json"]),
     ("encode ./nowhere good.run --out new.npy", ["./nowhere: is not a model folder"]),
     ("encode no/where good.run --out new.npy", ["no/where: no such folder here"]),

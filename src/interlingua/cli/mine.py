@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +250,11 @@ def bitext(arguments: argparse.Namespace) -> None:
     from interlingua.models.protocols import encode_as
 
     gold = read_gold(arguments.gold) if arguments.gold else None
+    if not (arguments.lang_a or arguments.lang_b) and os.path.realpath(arguments.a) == os.path.realpath(arguments.b):
+        raise BadInput(
+            f"{arguments.a}: is both files, so every sentence is its own translation. Say which languages with "
+            "--lang-a and --lang-b."
+        )
     a, b = (
         CorpusSide.read(path, lang) for path, lang in ((arguments.a, arguments.lang_a), (arguments.b, arguments.lang_b))
     )
