@@ -229,6 +229,8 @@ COLLECTIONS_AND_RUNS = [
     ("evaluate model --on good_en --passages encyclopedia:en", ["good_en", "encyclopedia_en"]),
     ("evaluate model --on good_en --measures nDCGG@10", ["'nDCGG@10'", "Did you mean 'nDCG'?"]),
     ("evaluate model --on good_en --measures R", ["'R'", "R@100"]),
+    ("evaluate model --on good_en --measures ndcg@10", ["unknown measure 'ndcg@10'. Did you mean 'NDCG'?"]),
+    ("evaluate model --on good_en --measures RR@100,AP", ["'RR@100,AP': is not one measure. Give several one by one"]),
     ("evaluate model --on good_en --measures RR@1000", ["'RR@1000' looks deeper than depth=100"]),
     ("evaluate model --on good_en --matrix", ["a matrix needs two"]),
     ("evaluate model --on good_en encyclopedia:fi encyclopedia:en --matrix", ["good_en and encyclopedia_en", "'en'"]),

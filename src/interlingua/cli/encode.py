@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -111,7 +112,7 @@ def lines(arguments: argparse.Namespace) -> None:
         )
     if not arguments.texts:
         _check_model(arguments.model)
-    if arguments.texts and is_collection(arguments.texts[0]):
+    if arguments.texts and not os.path.exists(arguments.texts[0]) and is_collection(arguments.texts[0]):
         raise BadInput(
             f"{arguments.texts[0]}: is a collection, and a .npy takes lines of text. Write FILE.parquet or a folder."
         )

@@ -84,6 +84,8 @@ def _parse(name: str) -> Any:
     import ir_measures
 
     base = name.split("@")[0].split("(")[0].strip()
+    if ("," in name and "(" not in name) or " " in name.strip():
+        raise BadInput(f"'{name}': is not one measure. Give several one by one, without commas: RR@100 nDCG@10.")
     if base not in _NAMES and base not in _ALIASES:
         raise BadInput(f"unknown measure '{name}'.{suggestion(base, [*_NAMES, *_ALIASES])}")
     try:

@@ -188,7 +188,7 @@ def _csv_rows(lines: Iterator[str], separator: str, before: int) -> Iterator[tup
             return
         except csv.Error as error:
             if "end of data" in str(error):
-                raise BadFile(f"{error}. {QUOTES}", line) from error
+                raise BadFile(f"{error}, so the whole file is left out. {QUOTES}", line) from error
             row = error
         if row:
             yield line, row
