@@ -173,7 +173,7 @@ class CalibrationFitter:
             raise BadInput(f"remove={self.remove}: give a number of components, 0 for none.")
         if self.remove and (self.scale != "none" or self.rotate != "none"):
             raise BadInput(
-                f"remove={self.remove} goes with no scale and no rotation: set both to none. Scaling moves the "
+                f"remove={self.remove} goes with the shift alone: set scale and rotate to none. Scaling moves the "
                 "components that are removed, and a rotation would be fitted without them."
             )
         for name, value, choices in (("scale", self.scale, SCALES), ("rotate", self.rotate, ROTATIONS)):

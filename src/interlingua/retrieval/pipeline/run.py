@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -335,15 +334,13 @@ class PipelineRun:
             raise BadInput(f"{path}: has results for no query of the collection. Both must be of one test set.")
         if len(common) < len(run):
             logger.warning(f"{path}: {len(run) - len(common):,} queries are none of the collection's and are left out")
-        # of passages that stay on disk the best of each query are looked up, as that takes a read each
-        lookup = getattr(self.stages.passages, "by_id", None)
-        ids = [id for query in common for id, _ in (islice(run[query], 1) if lookup else run[query])]
-        known = lookup(ids) if lookup else {passage.id for passage in self.stages.passages}
-        if unknown := [id for id in ids if id not in known]:
-            logger.warning(
-                f"{path}: {len(unknown):,} of {len(ids):,} results are no passages of the collection, the first is "
-                f"'{unknown[0]}'"
-            )
+        if not hasattr(self.stages.passages, "by_id"):  # those that stay on the disk would be read one by one
+            ids, known = [id for query in common for id, _ in run[query]], {one.id for one in self.stages.passages}
+            if unknown := [id for id in ids if id not in known]:
+                logger.warning(
+                    f"{path}: {len(unknown):,} of {len(ids):,} results are no passages of the collection, the first is "
+                    f"'{unknown[0]}'"
+                )
         return Run.from_scores({query.id: dict(run[query.id]) if query.id in common else {} for query in self.queries})
 
     def scores_in_file(self, path: str, candidates: Candidates) -> Run:
