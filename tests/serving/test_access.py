@@ -67,6 +67,12 @@ def test_a_token_may_do_what_its_scopes_say(serving: Serving, tokens: tuple[Toke
         }
         assert said[""]["message"] == "this needs the header Authorization: Bearer TOKEN."
         assert said["nobody"]["message"] == "the token is none of this server's."
+        bare = client.post("/search", json=SEARCH, headers={"Authorization": "secret-of-the-page"})
+        assert (bare.status_code, bare.json()["error"]["message"]) == (401, said[""]["message"])
+        odd = {"passages": [*WRITE["passages"], {"id": "odd", "text": "A text.", "lang": "klingon"}]}
+        refused = client.post("/passages", json=odd, headers=bearer("crawler"))
+        assert refused.status_code == 400
+        assert refused.json()["error"]["message"].startswith("passages.1.lang: 'klingon' is not a language code")
         refused = client.post("/passages", json=WRITE, headers=bearer("page"))
         assert refused.json()["error"] == {
             "code": "forbidden",

@@ -112,7 +112,7 @@ def lines(arguments: argparse.Namespace) -> None:
         )
     if not arguments.texts:
         _check_model(arguments.model)
-    if arguments.texts and not os.path.exists(arguments.texts[0]) and is_collection(arguments.texts[0]):
+    elif not os.path.exists(arguments.texts[0]) and is_collection(arguments.texts[0]):
         raise BadInput(
             f"{arguments.texts[0]}: is a collection, and a .npy takes lines of text. Write FILE.parquet or a folder."
         )

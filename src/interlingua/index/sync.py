@@ -115,13 +115,15 @@ class Syncing:
         """Name what lies no more where it was, when something comes that was not known: it may have been renamed."""
         from interlingua.data.files.walk import Scope
 
+        if self.scope.paths <= self.scope.known(self.known):
+            return
         lost = {
             end: place
             for name, place in self.known.items()
             if not (name in self.scope or f"{name}/" in self.scope or os.path.exists(place))
             for end in (name, f"{name}/")
         }
-        if not lost or self.scope.paths <= self.scope.known(self.known):
+        if not lost:
             return
         named = Scope(lost)
         counts = Counter(named.given(one) for _, sources in self.view.sourced(named.__contains__) for one in sources)

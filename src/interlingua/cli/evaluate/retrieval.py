@@ -413,13 +413,15 @@ def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collection
 
 
 def check_ids(collections: Sequence[Collection]) -> None:
-    """Raise BadInput for an id that no run file can hold, before anything is searched."""
+    """Raise BadInput for an id that no run file can hold, before anything is searched; of passages that stay on the disk
+    only judged ones are looked at."""
     from interlingua.retrieval.run import check_word
 
     for collection in collections:
+        in_memory = () if hasattr(collection.passages, "by_id") else collection.passages
         for what, ids in (
             ("query id", (query.id for query in collection.queries)),
-            ("passage id", (passage.id for passage in collection.passages)),
+            ("passage id", (passage.id for passage in in_memory)),
             ("passage id", (id for grades in collection.qrels.values() for id in grades)),
         ):
             for id in ids:
