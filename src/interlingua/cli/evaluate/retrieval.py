@@ -413,8 +413,8 @@ def write_runs(folder: Path, systems: Mapping[str, Sequence[Result]], collection
 
 
 def check_ids(collections: Sequence[Collection]) -> None:
-    """Raise BadInput for an id that no run file can hold, before anything is searched; of passages that stay on the disk
-    only judged ones are looked at."""
+    """Raise BadInput for an id that no run file can hold, before anything is searched; of passages that stay on
+    the disk only judged ones are looked at."""
     from interlingua.retrieval.run import check_word
 
     for collection in collections:
