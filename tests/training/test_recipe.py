@@ -69,6 +69,7 @@ def test_values_of_overrides_are_read_as_people_mean_them(recipe):
         ("validation={questions: {path: q.jsonl}, limit: 1}", "'validation.limit': input should be greater than 1"),
         ("trainig.steps=3", "unknown key 'trainig'. Did you mean 'training'"),
         ("training.step=3", "unknown key 'training.step'. Did you mean 'steps'"),
+        ("data.questoins.batch=3", r"'data\.questoins\.path' is missing\. Did you mean 'questions'"),
         ("data.questions.bach=3", "unknown key 'data.questions.bach'. Did you mean 'batch'"),
         ("training.steps=none", "'training.steps'"),
         ("training.steps", "not an override"),
@@ -339,7 +340,17 @@ def test_what_a_recipe_cannot_train_is_said_before_anything_is_read():
         check(resolve(tree))
     with pytest.raises(BadInput, match="objective 'distillation' needs data named 'sentences'"):
         check(resolve(tree, ["objectives.semantic=null"]))
-    check(resolve(tree, ["objectives.semantic=null", "objectives.distillation.of=questions"]))
+    tree = resolve(tree, ["objectives.semantic=null", "objectives.distillation.of=questions"]).model_dump()
+    check(resolve(tree))
+    for change, says in (
+        ("data.questions.kind=sentences", "data.questions is of kind sentences, and objectives.retrieval reads ques"),
+        ("data.questions.kind=sentences", r"reads questions\. Give data of kind questions, triples or cloze\."),
+        ("objectives.retrieval.reads={questions: more}", "data.more: say what it holds with kind: questions, triples"),
+        ("validation={questions: {path: x, kind: parallel}}", "validation.questions is of kind parallel, and validati"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            check(resolve(tree, ["data.more={path: x}", change]))
+    check(resolve(tree, ["data.questions.kind=triples"]))
 
 
 @pytest.mark.slow

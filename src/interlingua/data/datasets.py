@@ -267,6 +267,25 @@ READERS: dict[str, Callable[..., Iterable[Any]]] = {
     "linked": read_linked,
 }
 """The reader of an entry's files, by the kind of record that they hold."""
+STREAMS: dict[str, tuple[Kind, ...]] = {
+    "questions": ("questions", "triples", "cloze"),
+    "parallel": ("parallel",),
+    "sentences": ("sentences",),
+    "contexts": ("contexts",),
+    "linked": ("linked",),
+}
+"""The kinds of data that give the records of an objective's stream."""
+
+
+def check_kind(where: str, name: str, spec: DataSpec, stream: str, reader: str) -> None:
+    """Raise BadInput unless the entry `where` of a recipe, called `name`, gives the records of `stream` that `reader`
+    reads."""
+    kind = spec.kind or name
+    if kind not in get_args(Kind):
+        raise BadInput(f"{where}: say what it holds with kind: {', '.join(get_args(Kind))}.")
+    if kind not in STREAMS[stream]:
+        fitting = " or ".join(filter(None, (", ".join(STREAMS[stream][:-1]), STREAMS[stream][-1])))
+        raise BadInput(f"{where} is of kind {kind}, and {reader} reads {stream}. Give data of kind {fitting}.")
 
 
 def read(name: str, spec: DataSpec) -> Iterator[Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from interlingua.data.datasets import open_store, open_stream, texts_by_language, texts_of
-from interlingua.data.records import QuestionPassage, batched
+from interlingua.data.records import batched
 from interlingua.data.store import Store
 from interlingua.data.stream import Stream, key_of
 from interlingua.errors import BadInput
@@ -401,11 +401,6 @@ def _validation(
         open_store("questions", spec.questions, out / "validation")
     processes.wait()
     store = open_store("questions", spec.questions, out / "validation", build=False)
-    if not isinstance(store[0], QuestionPassage):
-        raise BadInput(
-            f"validation.questions: {spec.questions.path} holds {type(store[0]).__name__} records; questions with "
-            "their passages are needed. Set its kind to questions, triples or cloze."
-        )
     if len(store) < 2:
         raise BadInput(
             f"validation.questions: {spec.questions.path} holds one question. Its loss compares questions with one "

@@ -333,7 +333,17 @@ def resolve(
     """Apply overrides and `{data}`, then check everything."""
     for override in overrides:
         tree = merge(tree, _change(override))
+    _check_paths(tree.get("data"), where)
     return Recipe.checked(_fill(tree, data, where), where)
+
+
+def _check_paths(data: Any, where: str) -> None:
+    """Raise BadInput where an entry of `data` without a path is another's name misspelt."""
+    entries = data if isinstance(data, dict) else {}
+    pathless = [name for name, entry in entries.items() if isinstance(entry, dict) and "path" not in entry]
+    for name in pathless:
+        if near := suggestion(str(name), (str(other) for other in entries if other not in pathless), listing=False):
+            raise BadInput(f"{where}: 'data.{name}.path' is missing.{near}")
 
 
 def _change(override: str) -> dict[str, Any]:

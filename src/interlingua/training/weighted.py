@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from interlingua.data.datasets import STREAMS, check_kind
 from interlingua.data.stream import Stream
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.models.late_interaction import Model
@@ -77,6 +78,8 @@ class WeightedObjective:
 def check(recipe: Recipe) -> None:
     """Find what is wrong with a new backbone and the objectives before anything is read or written."""
     Backbone.of(recipe.model.backbone)
+    if recipe.validation is not None:
+        check_kind("validation.questions", "questions", recipe.validation.questions, "questions", "validation")
     if recipe.training.keep == "best" and recipe.validation is None:
         raise BadInput(
             "training.keep is 'best', but there is no validation to choose by. Add validation.questions, or keep: last."
@@ -112,7 +115,7 @@ def check(recipe: Recipe) -> None:
                 f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
                 "or model.encoders: tied."
             )
-        data_of(name, specs[name], recipe)
+        _check_kinds(name, specs[name], recipe)
         _check_vectors(name, OBJECTIVES[kind], recipe)
 
 
@@ -154,6 +157,14 @@ def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> list[str]:
     entry, options = options_of(name, spec, recipe)
     streams = (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind_of(name, spec)].streams
     return present(name, named(streams, entry.reads), recipe.data)
+
+
+def _check_kinds(name: str, spec: dict[str, Any], recipe: Recipe) -> None:
+    """Whether the data that an objective reads is there, and of the kinds that it reads."""
+    available, entry = data_of(name, spec, recipe), options_of(name, spec, recipe)[0]
+    for stream in STREAMS:
+        if (data := entry.reads.get(stream, stream)) in available:
+            check_kind(f"data.{data}", data, recipe.data[data], stream, f"objectives.{name}")
 
 
 def data_trained_on(recipe: Recipe) -> set[str]:
