@@ -67,7 +67,7 @@ def test_results_are_equal_whatever_onednn_may_use(tmp_path):
     for way, setting in ways.items():
         ran = subprocess.run(
             [sys.executable, "-c", SCRIPT, way],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / way)} | setting,
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)} | setting,  # one, as a user's: each has its own there
             stdout=subprocess.PIPE,
             text=True,
             check=True,

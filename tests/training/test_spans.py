@@ -304,7 +304,7 @@ def test_two_processes_learn_what_one_learns(learned, tmp_path, options):
         (["objectives.comparable.tau=1"], "unknown key 'tau'"),
         (["objectives.comparable.skip_from=5"], "early states out of 0 to 1"),
         (["data.linked.options={source: sw}"], "gave no records"),
-        (["data.linked.kind=documents"], "reads SpanPair records"),
+        (["data.linked.kind=documents"], "is of kind documents, and objectives.comparable reads linked"),
     ],
 )
 def test_mistakes_are_named(tmp_path, overrides, says):

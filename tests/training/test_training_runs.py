@@ -418,7 +418,7 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         (["model.backbone.static.token_dropout=0.5"], r"a recipe says it as model\.token_dropout"),
         (
             ["validation.questions.path=encyclopedia:train", "validation.questions.kind=parallel"],
-            r"needed\. Set its kind",
+            "validation.questions is of kind parallel, and validation reads questions",
         ),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["data.parallel.langs=[yo]"], "gave no records in yo"),

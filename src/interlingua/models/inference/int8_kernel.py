@@ -368,6 +368,15 @@ def _filled(count: int) -> int:
 
 
 @_compiled()  # type: ignore[untyped-decorator]
+def _copy(rows: Any, out: Any) -> None:
+    """`out` becomes the first rows and columns of `rows`. Number by number: numba compiles the assignment of a part of
+    an array for twice as long as all other lines of a layer, since it can fail."""
+    for row in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            out[row, i] = rows[row, i]
+
+
+@_compiled()  # type: ignore[untyped-decorator]
 def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
     """`out` [tokens, features] of `states` [tokens, hidden] float32 from `start` to `stop`, by a packed layer."""
     panels, weights, zeros, bias = layer
@@ -378,7 +387,7 @@ def project(states: Any, layer: Any, out: Any, start: int, stop: int) -> None:
         count = min(TILE, stop - first)
         quantise(states[first : first + count], whole, scales)
         linear(whole[: _filled(count)], scales, panels, sums, weights, zeros, bias, buffer)
-        out[first : first + count] = buffer[:count, : out.shape[1]]
+        _copy(buffer, out[first : first + count])
 
 
 @_compiled()  # type: ignore[untyped-decorator]
@@ -437,4 +446,4 @@ def rest_of_layer(
                 linear(rows, scales, following[0], sums, following[1], following[2], following[3], part)
             else:
                 linear(rows, scales, following[0], sums, following[1], following[2], following[3], after)
-                part[:] = after[: end - first, : out.shape[1]]
+                _copy(after, part)

@@ -316,5 +316,6 @@ def nearest(
             for lane in range(len(best)):
                 best[lane] = max(best[lane], row[lane])
         if begin < ends[passage]:
-            closest[passage] = best[: closest.shape[1]]
+            for subword in range(closest.shape[1]):  # assigned as a whole, numba compiles half as long again
+                closest[passage, subword] = best[subword]
         begin = ends[passage]
