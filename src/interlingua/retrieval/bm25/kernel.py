@@ -83,8 +83,9 @@ def _highest(values: Any, rows: Any, norms: Any, passages: Any) -> Any:
     return maximum
 
 
-def _bounded(starts: Any, rows: Any, values: Any, norms: Any, highest: Any, passages: Any, terms: Any) -> Any:
+def _bounded(lists: Any, highest: Any, passages: Any, terms: Any) -> Any:
     """Fill in what of `highest` these terms lack. False where their postings are damaged."""
+    starts, rows, values, norms = lists
     for term in terms:
         if highest[term] < 0:
             first, end = starts[term], starts[term + 1]
@@ -142,28 +143,17 @@ def _highest_but(values: Any, k: Any) -> Any:
     return values[place]
 
 
-def _best(
-    starts: Any,
-    rows: Any,
-    values: Any,
-    norms: Any,
-    highest: Any,
-    passages: Any,
-    terms: Any,
-    idfs: Any,
-    times: Any,
-    chosen: Any,
-    k: Any,
-) -> Any:
+def _best(lists: Any, highest: Any, passages: Any, query: Any, chosen: Any, k: Any) -> Any:
     """The passages that may be among the `k` best, rising, with their scores: float32, summed in the order of `terms`.
     The passage −1 where the postings are damaged.
 
-    `starts`, `rows`: the postings of so many `passages`; `values` with `norms` as for `_weight`. `highest` [all terms]
-    holds the most that a posting of a term adds with an idf of 1, and is filled in where it is below 0. Term i has the
-    inverse document frequency `idfs[i]` and counts `times[i]` times. `chosen` [passages] bool: those that count, or
-    empty for all.
+    `lists`, the postings of so many `passages`: where each term's start, their rows, values and norms, as for
+    `_weight`. `highest` [all terms] holds the most that a posting of a term adds with an idf of 1, and is filled in
+    where it is below 0. `query`: term i has the inverse document frequency `idfs[i]` and counts `times[i]` times.
+    `chosen` [passages] bool: those that count, or empty for all.
     """
-    if not _bounded(starts, rows, values, norms, highest, passages, terms):
+    starts, rows, (terms, idfs, times) = lists[0], lists[1], query
+    if not _bounded(lists, highest, passages, terms):
         return np.full(1, -1), np.zeros(1, np.float32)
     count, peaks = len(terms), highest[terms] * idfs * times
     order = _order(peaks)
@@ -187,19 +177,10 @@ def _best(
             low, whole = lowest, min(whole, start)
         if low == count:
             break
-        added = 0
-        for place in range(low, count):
-            term = order[place] if low else place
-            begin = at[term]
-            end = _guessed(rows, begin, ends[term], stop)
-            at[term] = end
-            added += end - begin
-            _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
-        if not added:
+        if not _added(sums, lists, query, order, at, ends, low, start, stop):
             start, width = stop, min(2 * width, WINDOW)
             continue
-        rest = bounds[low - 1] if low else 0.0
-        bar[0] = max(np.float32((threshold - rest) * (1 - 2.0**-22)), TINY)
+        bar[0] = max(_needed(threshold, bounds, low), TINY)
         candidates = _standing(groups[: width // GROUP], bar, chosen, start, standing)
         for place in range(low - 1, -1, -1):
             if not candidates:
@@ -209,12 +190,10 @@ def _best(
             end = _guessed(rows, begin, ends[term], stop)
             at[term] = end
             if end - begin <= candidates * LOOKED_UP:
-                _add(sums, rows, values, norms, idfs[term], times[term], begin, end, start)
+                _add(sums, lists, idfs[term], times[term], begin, end, start)
             else:
-                places = standing[:candidates]
-                _look_up(sums, rows, values, norms, idfs[term], times[term], begin, end, start, places)
-            rest = bounds[place - 1] if place else 0.0
-            candidates = _reaching(sums, np.float32((threshold - rest) * (1 - 2.0**-22)), standing, candidates)
+                _look_up(sums, lists, idfs[term], times[term], begin, end, start, standing[:candidates])
+            candidates = _reaching(sums, _needed(threshold, bounds, place), standing, candidates)
         for number in range(candidates):
             results[size], totals[size] = start + standing[number], sums[standing[number]]
             size += totals[size] >= threshold
@@ -225,24 +204,52 @@ def _best(
             size = _without(results, totals, size, threshold)
             full = size + max(k // 2, 16)
             if full + WINDOW > len(results):  # very many tie
-                results = np.concatenate((results, np.empty(full + WINDOW, np.int64)))
-                totals = np.concatenate((totals, np.empty(full + WINDOW, np.float32)))
+                results, totals = _longer(results, full + WINDOW), _longer(totals, full + WINDOW)
     size = _without(results, totals, size, threshold)
     summed = _reached(results, 0, size, whole)
-    _sum(totals[summed:size], starts, rows, values, norms, terms, idfs, times, results[summed:size])
+    _sum(totals[summed:size], lists, query, results[summed:size])
     return results[:size], totals[:size]
 
 
-def _add(sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any) -> None:
+def _added(sums: Any, lists: Any, query: Any, order: Any, at: Any, ends: Any, low: Any, start: Any, stop: Any) -> Any:
+    """Add the postings of all but the `low` lowest terms to the sums of the passages from `start` to `stop`: how many
+    they are. `at` [terms] becomes where each goes on."""
+    _, idfs, times = query
+    count = 0
+    for place in range(low, len(order)):
+        term = order[place] if low else place
+        begin = at[term]
+        end = _guessed(lists[1], begin, ends[term], stop)
+        at[term] = end
+        count += end - begin
+        _add(sums, lists, idfs[term], times[term], begin, end, start)
+    return count
+
+
+def _needed(threshold: Any, bounds: Any, low: Any) -> Any:
+    """What the other terms must add where the `low` lowest are not added yet."""
+    rest = bounds[low - 1] if low else 0.0
+    return np.float32((threshold - rest) * (1 - 2.0**-22))
+
+
+def _longer(values: Any, count: Any) -> Any:
+    """`values` with room for so many more."""
+    longer = np.empty(len(values) + count, values.dtype)
+    for i in range(len(values)):  # assigned as a whole, numba compiles two seconds longer
+        longer[i] = values[i]
+    return longer
+
+
+def _add(sums: Any, lists: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any) -> None:
     """Add these postings of a term to the sums of the passages from `start` on."""
+    _, rows, values, norms = lists
     for at in range(begin, end):
         sums[np.uint32(rows[at] - start)] += times * _weight(values, norms, idf, at, rows[at])
 
 
-def _look_up(
-    sums: Any, rows: Any, values: Any, norms: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any, places: Any
-) -> None:
+def _look_up(sums: Any, lists: Any, idf: Any, times: Any, begin: Any, end: Any, start: Any, places: Any) -> None:
     """As `_add`, for the sums at these `places` only, which rise."""
+    _, rows, values, norms = lists
     for place in places:
         begin = _reached(rows, begin, end, start + place)
         if begin < end and rows[begin] == start + place:
@@ -280,10 +287,9 @@ def _standing(groups: Any, bar: Any, chosen: Any, start: Any, places: Any) -> An
     return size
 
 
-def _sum(
-    scores: Any, starts: Any, rows: Any, values: Any, norms: Any, terms: Any, idfs: Any, times: Any, results: Any
-) -> None:
+def _sum(scores: Any, lists: Any, query: Any, results: Any) -> None:
     """Fill in the `scores` of the passages `results`, which rise."""
+    (starts, rows, values, norms), (terms, idfs, times) = lists, query
     scores[:] = 0
     for term in range(len(terms)):
         at, end = starts[terms[term]], starts[terms[term] + 1]
@@ -312,5 +318,6 @@ _guessed, _add, _without = _compiled(_guessed), _compiled(_add), _compiled(_with
 _look_up, _reaching = _compiled(_look_up), _compiled(_reaching)
 _standing, _sum = _compiled(_standing), _compiled(_sum)
 _order, _highest_but = _compiled(_order), _compiled(_highest_but)
+_added, _needed, _longer = _compiled(_added), _compiled(_needed), _compiled(_longer)
 _highest, _bounded = _compiled(_highest), _compiled(_bounded)
 _left_out, best = _compiled(_left_out), _compiled(_best)

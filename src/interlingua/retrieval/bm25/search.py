@@ -94,8 +94,9 @@ class TermMatches:
         if compiled is None:
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
         mask = ALL if chosen is None else _read_only(chosen)
-        args = (self._terms, self._idfs, self._times, mask, depth)
-        rows, scores = compiled.best(*search.arrays, len(search), *args)
+        *lists, highest = search.arrays
+        query = (self._terms, self._idfs, self._times)
+        rows, scores = compiled.best(tuple(lists), highest, len(search), query, mask, depth)
         if len(rows) and rows[0] < 0:
             raise Damaged("the postings of BM25 are damaged. Build it again; an index: `interlingua check --repair`.")
         return _ordered(rows, scores, depth, ties)
