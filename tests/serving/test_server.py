@@ -196,6 +196,8 @@ def test_options_of_access_and_limits_reach_the_server(
     said = capsys.readouterr().err
     assert "everybody" not in said
     assert "the connection is not encrypted" in said
+    assert main(["serve", str(folder / "index"), "--burst", "7"]) == 2
+    assert "--burst: is the number of requests at once within a rate. Give --rate, too." in capsys.readouterr().err
 
 
 def test_everybody_may_search_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,6 +151,8 @@ def serve(arguments: argparse.Namespace) -> None:
     from interlingua.serving.server import bind, is_loopback, own_name, run, tls_context
     from interlingua.serving.service import ServeSettings
 
+    if not arguments.rate and arguments.burst != ServeSettings.model_fields["burst"].default:
+        raise BadInput("--burst: is the number of requests at once within a rate. Give --rate, too.")
     token, read_token = (
         _token(*pair) for pair in ((arguments.token_file, TOKEN), (arguments.read_token_file, READ_TOKEN))
     )
