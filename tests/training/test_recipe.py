@@ -6,6 +6,7 @@ import torch
 import yaml
 
 from interlingua.errors import BadInput, InterlinguaError
+from interlingua.models.folder import model_folder
 from interlingua.models.late_interaction import load_any
 from interlingua.plain_yaml import parse_yaml
 from interlingua.training.build import train
@@ -351,6 +352,11 @@ def test_what_a_recipe_cannot_train_is_said_before_anything_is_read():
         with pytest.raises(BadInput, match=says):
             check(resolve(tree, ["data.more={path: x}", change]))
     check(resolve(tree, ["data.questions.kind=triples"]))
+    masked = ["data.sentences={path: x}", "objectives.masked_language_modelling={}"]
+    for backbone in ("default", str(model_folder("default")), "{static: {}}"):
+        with pytest.raises(BadInput, match=r"masked_language_modelling .*which a static backbone has not"):
+            check(resolve(tree, [*masked, f"model.backbone={backbone}"]))
+    check(resolve(tree, [*masked, "model.backbone=xlm-roberta-base"]))
 
 
 @pytest.mark.slow

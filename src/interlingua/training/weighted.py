@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from pydantic import Field
 from interlingua.data.datasets import STREAMS, check_kind
 from interlingua.data.stream import Stream
 from interlingua.errors import BadInput, NotFound, suggestion
+from interlingua.models.folder import DEFAULT, model_folder, read_routes
 from interlingua.models.late_interaction import Model
 from interlingua.models.transformer import Transformer
 from interlingua.objectives import (
@@ -246,8 +248,13 @@ def _check_vectors(name: str, kind: type[AnyObjective], recipe: Recipe) -> None:
 
 
 def is_static(recipe: Recipe) -> bool:
-    """Whether the recipe makes a new static backbone."""
-    return Backbone.of(recipe.model.backbone).static is not None
+    """Whether the backbone is static, a new one or a model that is on this machine."""
+    backbone = Backbone.of(recipe.model.backbone)
+    if backbone.name is None or (backbone.name != DEFAULT and not Path(backbone.name).expanduser().is_dir()):
+        return backbone.static is not None  # of a model that is fetched it is seen when it is loaded
+    folder = model_folder(backbone.name)
+    routes = read_routes(folder) if (folder / "modules.json").exists() else []
+    return any(kind == "StaticEmbedding" for _, modules in routes for kind, _ in modules)
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
