@@ -67,6 +67,13 @@ def test_every_file_that_is_named_is_there():
     assert sorted(name for name in named if not ((PACKAGE / name).exists() or (ROOT / name).exists())) == []
 
 
+def test_a_docstring_begins_with_what_the_thing_is_or_does():
+    """A reader of a list of names has its first words alone: "What …" and "Where …" say them last."""
+    begins = re.compile(r'^\s*"""(?:What|Which|Where)\b.*', re.MULTILINE)
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        assert begins.findall(path.read_text(encoding="utf-8")) == [], path
+
+
 def test_the_version_is_the_same_everywhere():
     version = interlingua.__version__
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")

@@ -130,7 +130,7 @@ def check_packing(path: str | Path, start: bytes) -> None:
 
 
 def reencode(start: bytes) -> str:
-    """What to do with a file that is not UTF-8, of which these are the first bytes."""
+    """Advice for a file that is not UTF-8, of which these are the first bytes."""
     if start.startswith(UTF16):
         return "Convert the file with `iconv -f UTF-16 -t UTF-8`."
     return "Convert the file with `iconv -f ENCODING -t UTF-8`, where ENCODING is the one it is in."

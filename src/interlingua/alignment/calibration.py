@@ -186,7 +186,7 @@ class CalibrationFitter:
         return vectors[order[:MOST_TEXTS]]
 
     def projection(self, vectors: Floats) -> Floats | None:
-        """What removes the components of a language that are to go, or None where none are."""
+        """The map that removes the first components of a language, or None where none are to go."""
         return without_components(vectors, self.remove) if self.remove else None
 
     def fit(
@@ -249,7 +249,7 @@ class CalibrationFitter:
         return Moments(own.texts, own.mean, home.std).map(self.shift, self.scale), Steps(lang, own.texts, note=note)
 
     def settings(self) -> dict[str, Any]:
-        """What is kept with the maps: the steps, and of the other options those that are not as usual."""
+        """The options that are saved with the maps: the steps, and others that differ from the default."""
         steps = {"shift": self.shift, "scale": self.scale, "rotate": self.rotate, "seed": self.seed}
         return steps | ({} if self.gate else {"gate": False}) | ({"remove": self.remove} if self.remove else {})
 

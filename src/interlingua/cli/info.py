@@ -162,7 +162,7 @@ def system() -> dict[str, Any]:
 
 
 def kernels() -> dict[str, str]:
-    """What computes on this processor, by the kind of work."""
+    """The kernels that compute on this processor, by the kind of work."""
     from interlingua.models.inference import int8 as encoding
     from interlingua.models.inference.precision import fastest
     from interlingua.retrieval.dense import int8 as search

@@ -15,7 +15,7 @@ from typing import Any
 GONE = (errno.EPIPE, errno.EIO)
 """Errors of a pipe that nobody reads, and of a terminal that was closed."""
 ESCAPES = {"strict": "interlingua.escape", "surrogateescape": "interlingua.escape-or-byte"}
-"""What a stream does with a character that its encoding lacks, and what it does instead."""
+"""How a stream treats a character that its encoding lacks → how it treats one instead."""
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:

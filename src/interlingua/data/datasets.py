@@ -341,7 +341,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
 
 
 def _sources(kind: str, paths: list[str]) -> Iterable[str | list[str]]:
-    """What a reader is given at once: a path; of parallel text all files, since two of them may be one (x.ar, x.en)."""
+    """The sources that a reader is given one by one: a path; of parallel text all files, as x.ar and x.en are one."""
     if kind not in ("parallel", "sentences") or len(paths) == 1:
         return paths
     files = [path for path in paths if not is_encyclopedia(path)]

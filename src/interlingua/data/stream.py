@@ -165,7 +165,7 @@ class Stream(Generic[Record]):
         return {"step": self.step, "cursors": dict(self._cursors), **self._identity()}
 
     def _identity(self) -> dict[str, Any]:
-        """What decides which records a batch holds, beside the position."""
+        """Everything but the position that decides which records a batch holds."""
         return {
             "seed": self.seed,
             "batch_size": self.batch_size,

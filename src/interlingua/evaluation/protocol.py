@@ -258,8 +258,8 @@ def check_stages(pipelines: Iterable[Pipeline], collections: Sequence[Collection
 
 
 def incomplete_runs(pipelines: Iterable[Pipeline], collections: Sequence[Collection]) -> list[str]:
-    """What to tell of the run files in the pipelines that have no results for some of a collection's judged queries, a
-    line for each file and collection."""
+    """Warnings of run files in the pipelines that have no results for some of a collection's judged queries, one for
+    each file and collection."""
     paths = dict.fromkeys(leaf.path for pipeline in pipelines for leaf in leaves(pipeline) if isinstance(leaf, RunFile))
     runs = {path: Run.read_trec(path) for path in paths}
     warnings = [unanswered(path, run, one.qrels, one.name) for path, run in runs.items() for one in collections]

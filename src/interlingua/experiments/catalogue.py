@@ -27,7 +27,7 @@ UNLIMITED: dict[str, dict[str, Any]] = {"wikimatrix": {"limit": None, "threshold
 
 
 class Check(Settings):
-    """What says that a file or folder is complete."""
+    """The conditions under which a file or folder is complete."""
 
     kind: Literal["questions", "parallel", "sentences", "documents"] | None = None
     format: str | None = None
@@ -46,7 +46,7 @@ class Check(Settings):
     tokens: int | None = Field(None, description="subwords of each text, assumed, where they are passages to search")
 
     def said(self) -> str:
-        """What it asks for."""
+        """The conditions in words."""
         counts = {
             "{} rows": self.rows,
             "{} rows or more": self.least,
@@ -95,8 +95,8 @@ class Fetched(Settings):
         return [pattern.format(*name.split("/")) for pattern in self.cached]
 
     def lines(self, names: Sequence[str], home: Path) -> Iterator[str]:
-        """What of these collections lies in the folder of ir_datasets, by the names of its files, and where the rest
-        comes from."""
+        """Lines on the collections that lie in the folder of ir_datasets, by the names of its files, and on where the
+        rest comes from."""
         groups: dict[bool, list[str]] = {}
         for name in names:
             groups.setdefault(all(_filled(home, pattern) for pattern in self.files(name)), []).append(name)
@@ -163,7 +163,7 @@ class Found:
     missing: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
     checks: dict[str, Check] = field(default_factory=dict)
-    """What says of each path that is read that it is complete."""
+    """path that is read → when it is complete."""
 
     @property
     def ready(self) -> bool:
@@ -171,7 +171,7 @@ class Found:
         return not self.missing and not self.malformed
 
     def lines(self) -> Iterator[str]:
-        """What there is, and where the rest comes from."""
+        """Lines on the files that are there, and on where the rest comes from."""
         name = self.data.name if self.data is not None else "files of which no public data set is known here"
         default = "there" if self.named else "complete"
         state = "MISSING" if self.missing else "MALFORMED" if self.malformed else default
@@ -213,7 +213,7 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
 
 
 def measured(place: Path, check: Check) -> str:
-    """What was counted. Raises BadInput where that is not enough."""
+    """Count the records of a file, and say how many. Raises BadInput where that is not enough."""
     if check.holds:
         missing = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
         if missing:

@@ -119,8 +119,8 @@ def begun_with(work: Reproduction, row: str, catalogue: Catalogue) -> HubModel |
 
 
 class Measured(NamedTuple):
-    """What a model reads when it is measured: passages or sentences, the subwords of each, and the questions that are
-    asked. Passages that are searched lie on the disk as vectors meanwhile."""
+    """The texts that a model reads when it is measured: passages or sentences, the subwords of each, and the
+    questions. Passages that are searched lie on the disk as vectors meanwhile."""
 
     texts: int
     tokens: int
@@ -129,7 +129,7 @@ class Measured(NamedTuple):
 
 
 def evaluated(catalogue: Catalogue, read: Sequence[str], fetched: Sequence[str]) -> list[Measured]:
-    """What is measured on, of the paths in the data folder that are read and of ir_datasets, where several splits are
+    """The test sets among the paths in the data folder that are read and those of ir_datasets, where several splits are
     of one set of passages."""
     test_sets: dict[str, Measured] = {}
     for path in read:

@@ -1,4 +1,4 @@
-"""What it takes to run a table: the data that is there, missing or malformed, how many trainings, and at what cost."""
+"""The plan of a table: the data that is there, missing or malformed, how many trainings, and at what cost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plan(work: Reproduction) -> tuple[str, list[str]]:
 
 
 def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
-    """What the rows of one scale read: paths under the data folder, collections of ir_datasets, models of the hub."""
+    """The data of the rows at one scale: paths under the data folder, collections of ir_datasets, models of the hub."""
     scale, table = work.table.scale(work.scale), work.table
     paths: list[str] = [path for row in work.rows() if (path := table.rows[row].vectors) is not None]
     hub: list[str] = []
@@ -102,8 +102,8 @@ def together(work: Reproduction) -> list[str]:
 
 
 def elsewhere(catalogue: Catalogue, fetched: Iterable[str], models: Iterable[str]) -> list[str]:
-    """What is not in the data folder. Of collections of ir_datasets the files are looked for; models of the hub are
-    named, not checked."""
+    """Lines on data that is not in the data folder. Of collections of ir_datasets the files are looked for; models of
+    the hub are named, not checked."""
     lines: list[str] = []
     groups: dict[str, list[str]] = {}
     for name in fetched:

@@ -478,7 +478,7 @@ class Reproduction:
 
 
 def _reason(error: Exception) -> str:
-    """What to tell of a row that crashed."""
+    """The reason why a row crashed, for a person."""
     return str(error) if isinstance(error, InterlinguaError) else f"{type(error).__name__}: {error}"
 
 

@@ -44,7 +44,7 @@ CUT, TEXTS, ASKED = "cut", "texts.jsonl", "shrink.json"
 
 
 class ShrinkSpec(Settings):
-    """What becomes smaller, and how it is taught."""
+    """How an encoder becomes smaller, and how it is taught."""
 
     texts: list[str] = Field(
         min_length=1,
@@ -183,7 +183,7 @@ def _chosen(backbone: Transformer, spec: ShrinkSpec) -> list[int]:
 
 
 def spread(layers: int, count: int) -> list[int]:
-    """Which `count` of so many layers: evenly spread, the last one among them. Of 12 layers 6: 1, 3, 5, 7, 9, 11.
+    """`count` of so many layers: evenly spread, the last one among them. Of 12 layers 6: 1, 3, 5, 7, 9, 11.
 
     Raises BadInput for none, and for more than there are.
     """

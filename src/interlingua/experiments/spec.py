@@ -217,7 +217,7 @@ class XorRetrieve(Settings):
 KINDS = (
     "collections", "tatoeba", "tatoeba_dump", "tatoeba_all", "bucc", "planted", "projection", "pool", "matrix", "xor"
 )  # fmt: skip
-"""What a suite may have, one of them."""
+"""The kinds of suites: each has one of them."""
 
 
 class Suite(Settings):
@@ -281,7 +281,7 @@ class Suite(Settings):
 
     @property
     def kind(self) -> str:
-        """What it has: one of `KINDS`."""
+        """The one of `KINDS` that it has."""
         return next(kind for kind in KINDS if getattr(self, kind))
 
     @property

@@ -51,7 +51,7 @@ Fill = Callable[[str], str]
 """Puts the data folder into a path."""
 M = TypeVar("M")
 AnyModel = Encoder | StoredVectors
-"""What sentences are measured of: a model, or their vectors made elsewhere."""
+"""A model to measure on sentences, or vectors of theirs that were made elsewhere."""
 
 
 def read_model(folder: str | Path, how: Reading, device: str | None) -> Model:
@@ -245,7 +245,7 @@ def matrix_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fil
 
 
 class ReadAgain:
-    """What `read` gives, read anew each time: passages that are never in memory together."""
+    """Passages that `read` gives, read anew each time: they are never in memory together."""
 
     def __init__(self, read: Callable[[], Iterable[Passage]]) -> None:
         self.read = read
@@ -429,7 +429,7 @@ def _left_out(errors: list[InterlinguaError], what: str, alone: bool = True) -> 
 
 
 def _or_raise(values: Values, errors: Sequence[InterlinguaError], report: Callable[[str], None]) -> Values:
-    """What was measured, the rest reported; where nothing was, the first error is raised."""
+    """Return what was measured, and report the errors; where nothing was, raise the first one."""
     if errors and not values:
         raise errors[0]
     for error in errors:

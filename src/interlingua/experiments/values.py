@@ -36,7 +36,7 @@ def chosen(values: Values, wanted: Mapping[str, Suite]) -> Values:
 
 @dataclass
 class Kept:
-    """What was measured of a row with one seed, in the file `values.json`.
+    """The values of a row with one seed, in the file `values.json`.
 
     `columns`: suite → those that need not be tried again. `problems` are of values that are there all the same.
     `formats`: the number formats that the model computed in, such as "int8".
@@ -50,7 +50,7 @@ class Kept:
 
     @classmethod
     def read(cls, file: Path, recipe: Recipe | None, asked: Mapping[str, Any], suites: Mapping[str, Suite]) -> Kept:
-        """What the file holds, nothing where there is none. Raises BadInput unless it depends on the same `recipe`
+        """The values of a file, none where there is no file. Raises BadInput unless they depend on the same `recipe`
         (None: the row has no model) and on the same `asked`: measures, suites and what else the row says; Damaged for a
         file that no run wrote whole."""
         if not file.exists():
@@ -82,8 +82,8 @@ class Kept:
         )
 
     def left(self, name: str, suite: Suite) -> Suite | None:
-        """What is still to be measured of a suite. The languages of a pool are measured together: that of other
-        languages is another pool."""
+        """The part of a suite that is still to be measured. The languages of a pool are measured together: a pool of
+        others is another one."""
         done, columns = self.columns.get(name, []), list(suite.columns())
         if suite.merged:
             return None if sorted(done) == sorted(columns) else suite
@@ -125,7 +125,7 @@ def measured_columns(suites: Mapping[str, Suite], values: Values) -> dict[str, l
 
 
 def of_formats(formats: Mapping[str, Sequence[str]]) -> str | None:
-    """What to tell where the models of some rows computed in other number formats than those of others: row → its
+    """A warning where the models of some rows computed in other number formats than those of others: row → its
     formats, as far as they are known."""
     rows: dict[str, list[str]] = {}
     for row, row_formats in formats.items():

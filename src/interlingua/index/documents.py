@@ -36,7 +36,7 @@ SAID = regex.compile(
     r"|(?<![\p{L}\p{N}])-(?=\p{N})"  # -20
     r"|(?<=\p{N})[.,:](?=\p{N})"  # 1.5
 )
-"""What a text says: all but white space, the punctuation between words, bullets and marks of layout."""
+"""Words and signs that mean something: all but white space, the punctuation between words, bullets and layout."""
 DASH = regex.compile(r"[\p{Pd}−]")
 
 

@@ -85,7 +85,7 @@ class MultiVectorEncoder(Protocol):
 
 AnyEncoder = Encoder | MultiVectorEncoder
 Role = Literal["query", "passage"]
-"""Which prompt, length limit and, of two encoders, which one read a text."""
+"""It decides the prompt, the length limit and, of two encoders, the one that reads a text."""
 
 
 def encode_as(encoder: Encoder, role: Role) -> Callable[..., Vectors]:

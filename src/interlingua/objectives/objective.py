@@ -180,7 +180,7 @@ class MaskedRow:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """What a token objective reads at one step, what it was made of, and numbers worth logging."""
+    """The rows that a token objective reads at one step, the records they were made of, and numbers worth logging."""
 
     rows: list[MaskedRow]
     records: Sequence[object] = ()
@@ -200,7 +200,7 @@ class TokenObjective(Objective):
     weights: Mapping[str, float] = MappingProxyType({"": 1.0})
 
     def spans(self, batch: Batch, encoder: RoleEncoder, step: int) -> Spans:
-        """What to read and predict at this step; the same on every process for the same step."""
+        """The rows to read and predict at this step; the same on every process for the same step."""
         raise NotImplementedError
 
     def token_losses(
@@ -274,5 +274,5 @@ class SentenceTransformersLoss(nn.Module):
         return self.loss(*vectors, **self.options)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What sentence-transformers writes into the model card."""
+        """The configuration that sentence-transformers writes into the model card."""
         return {"loss": self.loss.__name__, **self.options}

@@ -94,7 +94,7 @@ def stretch_means(states: Tensor, numbers: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a teacher says of a text: its tokens as it cuts it, its last states and, if asked for, those of a layer,
+    """A teacher's states of a text: its tokens as it cuts it, its last states and, if asked for, those of a layer,
     `[tokens, hidden]`."""
 
     pieces: list[str]

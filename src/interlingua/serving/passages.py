@@ -127,7 +127,7 @@ class NotSafe(Damaged):
 
 
 def _said(error: Exception) -> str:
-    """What a client may know of an error: not where the index is."""
+    """The part of an error that a client may know: not where the index is."""
     return error.strerror or "the disk fails" if isinstance(error, OSError) else str(error).rstrip(".")
 
 

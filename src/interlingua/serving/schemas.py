@@ -99,8 +99,8 @@ def tell_errors(app: FastAPI, told: Callable[[InterlinguaError], str], failed: C
 
 
 def invalid_request(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """What is wrong with a body: an unknown name, which may be another field misspelt, else the first thing; and the
-    number of further errors."""
+    """The error of a body: an unknown name, which may be another field misspelt, else the first error; and how many
+    others there are."""
     first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     location = ".".join(str(part) for part in first["loc"] if part != "body")[: LONGEST_MESSAGE // 2]
     if first["type"] == "json_invalid":
@@ -256,7 +256,7 @@ class PassagesAnswer(Ours):
 
 
 class AroundQuery(BaseModel):
-    """What may stand after the `?` of a document's address."""
+    """The parameters of a document's address."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -52,7 +52,7 @@ SOUNDS = (
     *(("ph", "f"), ("ght", "t"), ("h", ""), ("ts", "s"), ("tz", "s"), ("ce", "se"), ("ci", "si"), ("cy", "si")),
     ("x", "ks"),
 )
-"""What is written with several letters in the Latin alphabet, one after another."""
+"""Sounds that the Latin alphabet writes with several letters, one after another."""
 OTHER_SOUNDS = (("дж", "ж"), ("μπ", "π"), ("ντ", "τ"), ("γκ", "κ"), ("τζ", "σ"), ("τσ", "σ"), ("تش", "ش"))
 ARTICLE = regex.compile("^(?:[وفبك]?ال|لل)(?=..)")
 """The Arabic article, which is written with its word."""

@@ -331,7 +331,7 @@ def _teachers(
     out: Path,
     processes: Processes,
 ) -> dict[str, TeacherVectors | TeacherStates]:
-    """What each entry learns from, by its name. Entries with one teacher share its vectors, of all their texts."""
+    """The teacher of each entry, by its name. Entries with one teacher share its vectors, of all their texts."""
     teachers: dict[str, TeacherVectors | TeacherStates] = {}
     pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Stream[Any]]]] = {}
     for name, spec in specs.items():

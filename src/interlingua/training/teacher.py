@@ -222,7 +222,8 @@ class TeacherStates:
 
 
 def _cuts(encoder: Encoder, on: str) -> list[Any]:
-    """What decides how a text is cut, but for the subwords of a Unigram vocabulary; and what is read around it."""
+    """The parts of a tokenizer that decide how a text is cut, without the subwords of a Unigram vocabulary, and the
+    special tokens around a text."""
     config = json.loads(encoder.tokenizer.backend_tokenizer.to_str())
     kind = config["model"]["type"]
     around = [encoder.tokenizer.convert_ids_to_tokens(encoder.tokenize([""], role)[0]) for role in roles(on)]

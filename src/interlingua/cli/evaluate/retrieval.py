@@ -134,7 +134,7 @@ def model_systems(
 
 
 def index_systems(arguments: argparse.Namespace, collections: Sequence[Collection]) -> dict[str, list[Result]]:
-    """What each index of --index finds for the questions of each collection, by each mode of its search."""
+    """The results of each index of --index for the questions of each collection, by each mode of its search."""
     from interlingua.cli.options import opened
     from interlingua.evaluation.measures import DEFAULT_MEASURES, evaluate
     from interlingua.evaluation.protocol import check_collections, result
@@ -168,8 +168,8 @@ def are_documents(index: Index, collection: Collection) -> bool:
 
 
 def index_run(index: Index, collection: Collection, mode: str, depth: int, of_documents: bool) -> Run:
-    """What an index finds for the questions of a collection: passages, or documents and rows, each as good as its best
-    passage. Raises BadInput where nothing of it is judged: the ids are others."""
+    """Search an index with the questions of a collection: passages, or documents and rows, each as good as its best
+    passage. Raises BadInput where nothing that it finds is judged: the ids are others."""
     from interlingua.index.documents import cut_from
     from interlingua.index.metadata import Question
     from interlingua.progress import track

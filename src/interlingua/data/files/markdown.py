@@ -51,7 +51,8 @@ ITEM = re.compile(r"[ \t]*(?:[-+*]|\d{1,9}[.)])(?:[ \t]{1,4}(?=\S)|[ \t]|$)")
 NUMBERED = re.compile(r" {0,3}\d{1,9}[.)][ \t]")
 """Above an underline it is a numbered heading, as in many a README, and no item of a list as CommonMark has it."""
 HOLDER = re.compile(r"(?:!!!|\?\?\?\+?|===)[ \t]|\[\^[^\[\]]+\]:|:[ \t]")
-"""What holds the paragraphs below it that are indented by four: a note or tab of MkDocs, a footnote, a definition."""
+"""The first line of a block whose paragraphs are indented by four: a note or tab of MkDocs, a footnote, a
+definition."""
 HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\n]|$)")
 UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 RULE = re.compile(r"(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
@@ -73,7 +74,7 @@ TAG = re.compile(
 TICKS = re.compile(r"`+")
 PUNCTUATION = r"!-/:-@\[-`{-~"
 SPECIAL = re.compile(rf"\\[{PUNCTUATION}\n]|\x01|`+|<!--")
-"""What comes first decides: a comment in code is code, and code in a comment is gone."""
+"""The first one decides: a comment in code is code, and code in a comment is gone."""
 SPAN = re.compile(r"[\x00\x01](\d+)[\x00\x01]")
 """In place of code and of an escaped character."""
 STRONG = re.compile(r"\*{2,}|_{2,}")

@@ -37,8 +37,8 @@ GONE = (
     " | .//w:sdt[w:sdtPr/w:showingPlcHdr]/w:sdtContent"
     " | .//w:r[w:rPr/w:vanish[not(@w:val) or @w:val='true' or @w:val='1' or @w:val='on']]"
 )
-"""What Word has removed, hides, or says again (the reading of a word, a text box for older programs, the headings), and
-what stands in a field that nobody filled in."""
+"""Text that Word has removed, hides, or says again (the reading of a word, a text box for older programs, the
+headings), and text of a field that nobody filled in."""
 NOTES = ("footnote", "endnote")
 OLE = b"\xd0\xcf\x11\xe0"
 """The beginning of what Office encrypts, and of its formats before 2007."""

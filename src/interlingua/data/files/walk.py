@@ -345,7 +345,7 @@ def find_files(
 
 
 OF_AN_INDEX = ("index.json", "passages.lance")
-"""What lies in the folder of an index, which is no source of passages."""
+"""Files in the folder of an index, which is no source of passages."""
 
 
 def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:

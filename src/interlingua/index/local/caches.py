@@ -219,8 +219,8 @@ def readers_folder(index: Path) -> Path:
 
 
 def complete_caches(folder: Path) -> dict[tuple[int, ...], int]:
-    """What looks complete in a folder of caches, and when it was written: (version,) is a cache, (version of the cache,
-    version) a supplement."""
+    """Caches and supplements in a folder that look complete, and when each was written: (version,) is a cache, (version
+    of the cache, version) a supplement."""
     caches = {}
     for path in folder.glob(f"*/{CACHE.file}"):
         if (versions := _held(path.parent)) is not None:

@@ -81,8 +81,8 @@ class Int8Linear:
 
     @property
     def packed(self) -> tuple[Any, ...]:
-        """What the kernel takes: panels [panels, steps, columns · step] int8, scales, the kernel's zero times the sum
-        of the weights of an output, and bias, filled up with zeros to whole panels."""
+        """Weights as the kernel takes them: panels [panels, steps, columns · step] int8, scales, the kernel's zero
+        times the sum of the weights of an output, and bias, filled up with zeros to whole panels."""
         return self._packed()
 
     def _pack(self) -> tuple[Any, ...]:

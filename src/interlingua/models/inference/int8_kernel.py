@@ -26,7 +26,7 @@ BYTES = "avx512_vnni" in processor()
 COLUMNS, STEP = (48, 4) if BYTES else (16, 2)
 """How weights are laid out: so many outputs side by side, and so many of their inputs."""
 ZERO = 128 if BYTES else 0
-"""What is added to the whole numbers of a token."""
+"""The number that is added to the whole numbers of a token."""
 LANES = 16 if BYTES else 8
 TOGETHER = 8 if BYTES else 4  # rows of one pass over a panel: times PANELS vectors of sums are held in registers
 WHOLE = np.uint8 if BYTES else np.int16

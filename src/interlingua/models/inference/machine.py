@@ -39,7 +39,7 @@ UNITS = {
     "sve": "SVE",
     "asimd": "NEON",
 }
-"""What a processor may have, by Linux's name of it; the strongest of each family first."""
+"""Units that a processor may have, by Linux's names of them; the strongest of each family first."""
 
 
 def units() -> list[str]:

@@ -28,7 +28,8 @@ TINY = np.float32(1e-38)
 
 
 def _weight(values: Any, norms: Any, idf: Any, at: Any, row: Any) -> Any:
-    """What a posting adds, float32: `values` are weights where there are no `norms`, else counts (`term_weights`)."""
+    """The contribution of a posting, float32: `values` are weights where there are no `norms`, else counts
+    (`term_weights`)."""
     if len(norms):
         count = np.float64(values[at])
         return np.float32(idf * (count / (count + norms[row])))
@@ -227,7 +228,7 @@ def _added(sums: Any, lists: Any, query: Any, order: Any, at: Any, ends: Any, lo
 
 
 def _needed(threshold: Any, bounds: Any, low: Any) -> Any:
-    """What the other terms must add where the `low` lowest are not added yet."""
+    """The least sum of the other terms that may reach `threshold` where the `low` lowest are not added yet."""
     rest = bounds[low - 1] if low else 0.0
     return np.float32((threshold - rest) * (1 - 2.0**-22))
 

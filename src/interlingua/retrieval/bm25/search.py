@@ -41,15 +41,15 @@ class TermSearch:
         return TermMatches(self, np.array(terms, dtype=np.int64), *factors)
 
     def weights(self, idf: Any, at: slice | Rows) -> Weights:
-        """What the postings of a term at some places add, float32."""
+        """The contributions of some postings of a term to scores, float32."""
         if self.norms is None:
             return self.values[at]
         return term_weights(idf, self.values[at], self.norms[self.postings.passages[at]])
 
     @cached_property
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """What the kernel reads, as arrays of one type, whether they are mapped or not; and the most that a posting of
-        each term adds with an idf of 1, which it fills in where it is below 0."""
+        """The arrays that the kernel reads, of one type, whether they are mapped or not; and the most that a posting of
+        each term adds with an idf of 1, which the kernel fills in where it is below 0."""
         norms = np.empty(0) if self.norms is None else self.norms
         arrays = (self.postings.starts, self.postings.passages, self.values, norms)
         return (*(_read_only(array) for array in arrays), np.full(len(self.postings.terms), -1.0))

@@ -35,7 +35,7 @@ PARTS = 1 if BYTES else 2
 ORDER = np.array([0, 1, 2, 3] if BYTES else [0, 2, 1, 3])
 """The order in which a query holds the components of a step."""
 ZERO = 128 if BYTES else 0
-"""What `products` adds to each number of a row."""
+"""The number that `products` adds to each number of a row."""
 _BYTE, _SHORT, _INT, _INDEX = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 
 
