@@ -53,6 +53,12 @@ def test_the_package_is_imported_alone(code):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("code", ["from interlingua.objectives import info_nce", "import interlingua.training.build"])
+def test_transformers_is_loaded_for_a_transformer_alone(code):
+    assert "transformers" not in run(code)[1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -5,22 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, PretrainedConfig
-from transformers.models.bert.modeling_bert import BertLayer
 
 from interlingua.data.linked import SpanMode, SpanPair, cut
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
 from interlingua.models.inference.packing import Run
 from interlingua.models.late_interaction import Model, RoleEncoder
-from interlingua.models.transformer import ATTENTION, Transformer
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives.late_interaction import maxsim
 from interlingua.objectives.masked_lm import RATE, MaskedLanguageModelHead, mask_words, predicted
 from interlingua.objectives.objective import (
@@ -40,6 +38,11 @@ from interlingua.objectives.objective import (
     same_number,
 )
 
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+    from interlingua.models.transformer import Transformer
+
 
 class CondenserHead(nn.Module):
     """Fresh transformer layers that read the late state of each text's first token and the early states of the others.
@@ -58,6 +61,11 @@ class CondenserHead(nn.Module):
     """
 
     def __init__(self, config: PretrainedConfig, *, skip_from: int | None = None, layers: int = 2) -> None:
+        from transformers import BertConfig
+        from transformers.models.bert.modeling_bert import BertLayer
+
+        from interlingua.models.transformer import ATTENTION
+
         super().__init__()
         depth = int(config.num_hidden_layers)
         self.skip_from = depth // 2 if skip_from is None else skip_from
@@ -121,7 +129,7 @@ def span_tokens(
     after = next(place for place, special in enumerate(reversed(mask)) if not special)
     empty = encoder.tokenize([""], role)[0]
     opening, closing = empty[: len(empty) - after], empty[len(empty) - after :]
-    limit = encoder.backbone.positions if isinstance(encoder.backbone, Transformer) else None
+    limit = None if isinstance(encoder.backbone, StaticEmbedding) else encoder.backbone.positions
     if limit is not None and length + len(empty) > limit:
         raise BadInput(
             f"a span of {length} tokens with the {len(empty)} around it is longer than the {limit} "
@@ -324,7 +332,7 @@ class Comparable(SpanObjective):
 
     @classmethod
     def for_model(cls, model: Model, seed: int, options: Mapping[str, Any]) -> Self:
-        backbone = cast(Transformer, model.passage.backbone)
+        backbone = cast("Transformer", model.passage.backbone)
         rows = len(cast(Tensor, backbone.input_embeddings.weight))
         return cls(config=backbone.model.config, vocabulary=rows, seed=seed, **options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -13,13 +13,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.functional import gelu, linear
-from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 from interlingua.data.records import ParallelPair, Sentence
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.folder import model_folder, require_safetensors
 from interlingua.models.late_interaction import MARKERS, Model, RoleEncoder
-from interlingua.models.transformer import quiet
 from interlingua.objectives.objective import (
     Batch,
     MaskedRow,
@@ -30,6 +28,9 @@ from interlingua.objectives.objective import (
     TokenObjective,
     require,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class MaskedLanguageModelHead(nn.Module):
@@ -62,6 +63,10 @@ class MaskedLanguageModelHead(nn.Module):
 
         Raises NotFound where there is no such head, BadInput where it is of other sizes; this head is then as it was.
         """
+        from transformers import AutoModelForMaskedLM
+
+        from interlingua.models.transformer import quiet
+
         folder = model_folder(name_or_path)
         require_safetensors(folder)
         try:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from pydantic import Field, model_validator
@@ -18,7 +18,6 @@ from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.models.encoder import Encoder
 from interlingua.models.late_interaction import Model, RoleEncoder
-from interlingua.models.transformer import Transformer
 from interlingua.objectives.distillation import distil_contrastive
 from interlingua.objectives.objective import (
     Batch,
@@ -35,6 +34,9 @@ from interlingua.objectives.objective import (
     require,
 )
 from interlingua.objectives.semantic import roles
+
+if TYPE_CHECKING:
+    from interlingua.models.transformer import Transformer
 
 
 def distil_states(student: Tensor, teacher: Tensor, scale: Tensor, *, reduction: Reduction = "mean") -> Tensor:
@@ -187,7 +189,7 @@ class StateDistillation(SpanObjective):
                 "state_distillation: a model of two encoders has one of them taught. Set on: query or on: passage, or "
                 "model.encoders: tied."
             )
-        layer, layers = options.get("layer"), cast(Transformer, encoder.backbone).layers
+        layer, layers = options.get("layer"), cast("Transformer", encoder.backbone).layers
         if layer is not None and layer >= layers:
             raise BadInput(f"state_distillation.layer {layer}: the states within this model are 1 to {layers - 1}.")
         role = "query" if on == "query" else "passage"

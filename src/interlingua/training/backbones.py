@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field, model_validator
@@ -20,7 +20,6 @@ from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import Metaspace
 from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 from interlingua.errors import BadInput, NotFound
 from interlingua.models.encoder import Encoder
@@ -28,8 +27,12 @@ from interlingua.models.folder import Settings as EncoderSettings
 from interlingua.models.layout import Parts
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import BYTES, normalizer, token_counts
-from interlingua.models.transformer import Transformer
 from interlingua.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from interlingua.models.transformer import Transformer
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MASK = "<mask>"
@@ -116,6 +119,8 @@ def unigram_tokenizer(
 
 def with_special_tokens(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
     """A tokenizer that has XLM-R's special tokens, with their roles. Raises BadInput where it lacks one."""
+    from transformers import PreTrainedTokenizerFast
+
     missing = [token for token in (*SPECIAL, MASK) if tokenizer.token_to_id(token) is None]
     if missing:
         raise BadInput(f"the tokenizer has no token {', '.join(missing)}: a transformer needs XLM-R's.")
@@ -255,11 +260,11 @@ def freeze(backbone: Transformer | StaticEmbedding, parts: Iterable[str]) -> Non
     """
     for part in parts:
         if part == "embeddings":
-            module = backbone.model if isinstance(backbone, Transformer) else backbone
+            module = backbone if isinstance(backbone, StaticEmbedding) else backbone.model
             getattr(module, "embeddings", backbone.input_embeddings).requires_grad_(False)
             continue
         first, _, last = part.removeprefix("layers.").partition("-")
-        stack = backbone.stack() if isinstance(backbone, Transformer) else nn.ModuleList()
+        stack = nn.ModuleList() if isinstance(backbone, StaticEmbedding) else backbone.stack()
         if int(last or first) >= len(stack):
             layers = f"the layers 0 to {len(stack) - 1}" if len(stack) else "no layers"
             raise BadInput(f"model.freeze: {part} is not in this model, which has {layers}.")
@@ -268,6 +273,10 @@ def freeze(backbone: Transformer | StaticEmbedding, parts: Iterable[str]) -> Non
 
 
 def _scratch(spec: Scratch, texts: Iterable[str]) -> Parts:
+    from transformers import XLMRobertaConfig, XLMRobertaModel
+
+    from interlingua.models.transformer import Transformer
+
     rows = None if spec.embeddings is None else _static_rows(spec)
     tokenizer = (
         train_tokenizer(texts, spec.vocab_size, lowercase=spec.lowercase, max_length=spec.max_length)

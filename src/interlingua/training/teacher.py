@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import torch
@@ -27,12 +27,14 @@ from interlingua.models.inference.packing import PACKED_TOKENS
 from interlingua.models.late_interaction import is_late
 from interlingua.models.protocols import Role, encode_as
 from interlingua.models.subwords import Text, plain_text
-from interlingua.models.transformer import Transformer
 from interlingua.objectives.distillation import TeacherSpec
 from interlingua.objectives.semantic import roles
 from interlingua.objectives.state_distillation import Answer, StateDistillation
 from interlingua.progress import track
 from interlingua.training.processes import Processes
+
+if TYPE_CHECKING:
+    from interlingua.models.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +201,7 @@ class TeacherStates:
                 f"{where} pools by {self.encoder.pooling}, the model by {student.pooling}. Set model.pooling "
                 "to the teacher's."
             )
-        layers, student_layers = (cast(Transformer, encoder.backbone).layers for encoder in (self.encoder, student))
+        layers, student_layers = (cast("Transformer", encoder.backbone).layers for encoder in (self.encoder, student))
         self.layer, self.device = options.teacher_layer, device
         if options.layer is not None and self.layer is None:
             self.layer = max(1, round(options.layer * layers / student_layers))

@@ -16,7 +16,7 @@ from interlingua.data.stream import Stream
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.models.folder import DEFAULT, model_folder, read_routes
 from interlingua.models.late_interaction import Model
-from interlingua.models.transformer import Transformer
+from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives import (
     Comparable,
     ContextPrediction,
@@ -323,7 +323,7 @@ def weighted_objective(
     what is done. `teachers`: those of the entries that learn from one."""
     (entry, settings), kind = options_of(name, spec, recipe), OBJECTIVES[kind_of(name, spec)]
     options = dict(settings)
-    if issubclass(kind, TokenObjective) and not isinstance(model.passage.backbone, Transformer):
+    if issubclass(kind, TokenObjective) and isinstance(model.passage.backbone, StaticEmbedding):
         raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
     if kind in (Distillation, StateDistillation):
         options["teacher"] = (teachers or {})[name]
