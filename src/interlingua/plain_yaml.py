@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
-from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -72,12 +70,6 @@ MOST_VALUES = 100_000
 def parse_yaml(text: str, *, unique: bool = True) -> Any:
     """The value of a YAML text. Raises yaml.YAMLError, also for one that holds itself or more than `MOST_VALUES`, and
     for a key that a mapping has twice; not `unique`, the last one counts."""
-    return deepcopy(_parsed(text, unique))
-
-
-@lru_cache(256)
-def _parsed(text: str, unique: bool) -> Any:
-    """The value, which is not to be changed: a plan reads a recipe once for each of its rows."""
     try:
         tree = yaml.load(text, Loader=_Strict if unique else _Loader)
     except RecursionError:

@@ -228,7 +228,7 @@ def test_runs_are_trec_files_that_read_back_and_compare(street, tmp_path, capsys
     worse = Run.from_scores({q: {p: -s for p, s in found} for q, found in expected.run.items()})
     worse.write_trec(tmp_path / "worse.run")
     out = printed(
-        capsys, "compare", run, tmp_path / "worse.run", "--qrels", qrels, "--measure", "RR@10", "--test", "permutation"
+        capsys, "compare", run, tmp_path / "worse.run", "--qrels", qrels, "--measure", "MRR@10", "--test", "permutation"
     )
     assert f"{run}: RR@10 {expected.scores['RR@10']:.4f}" in out
     assert "permutation" in out

@@ -64,10 +64,13 @@ def test_results_are_equal_whatever_onednn_may_use(tmp_path):
         "another target": {"NUMBA_CPU_NAME": "generic"},
     }
     found = {}
+    caches = {
+        way: tmp_path / ("no units" if way == "no units" else "numba") for way in ways
+    }  # it keeps each target apart
     for way, setting in ways.items():
         ran = subprocess.run(
             [sys.executable, "-c", SCRIPT, way],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)} | setting,  # one, as a user's: each has its own there
+            env=os.environ | {"NUMBA_CACHE_DIR": str(caches[way])} | setting,
             stdout=subprocess.PIPE,
             text=True,
             check=True,

@@ -352,8 +352,12 @@ def test_what_a_recipe_cannot_train_is_said_before_anything_is_read():
         with pytest.raises(BadInput, match=says):
             check(resolve(tree, ["data.more={path: x}", change]))
     check(resolve(tree, ["data.questions.kind=triples"]))
+    other = ["data.sentences={path: x, kind: cloze}", "objectives.retrieval.reads={questions: sentences}"]
+    check(resolve(tree, [*other, "objectives.distillation=null"]))  # an entry may be called as another stream is
+    other = ["data.contexts={path: x, kind: sentences}", "objectives.distillation.reads={sentences: contexts}"]
+    check(resolve(tree, [*other, "objectives.distillation.of=sentences"]))
     masked = ["data.sentences={path: x}", "objectives.masked_language_modelling={}"]
-    for backbone in ("default", str(model_folder("default")), "{static: {}}"):
+    for backbone in ("default", str(model_folder("default")), "package:interlingua/models/default", "{static: {}}"):
         with pytest.raises(BadInput, match=r"masked_language_modelling .*which a static backbone has not"):
             check(resolve(tree, [*masked, f"model.backbone={backbone}"]))
     check(resolve(tree, [*masked, "model.backbone=xlm-roberta-base"]))

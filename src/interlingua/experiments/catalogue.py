@@ -213,7 +213,7 @@ def examine(place: Path, path: str, check: Check, entry: Found) -> None:
 
 
 def measured(place: Path, check: Check) -> str:
-    """Count the records of a file, and say how many. Raises BadInput where that is not enough."""
+    """Count what is at a place, and say how much it is. Raises BadInput where that is not enough."""
     if check.holds:
         missing = [pattern for pattern in check.holds if not any(place.glob(f"{pattern}*"))]
         if missing:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -287,9 +289,15 @@ def read_recipe(name: str | Path, overrides: Sequence[str] = (), data: str | Non
 def read_yaml(path: Path) -> Any:
     """The value of a YAML file. Raises BadInput naming it when it is no YAML or not UTF-8."""
     try:
-        return parse_yaml("".join(f"{line}\n" for _, line in read_lines(path)))
+        return deepcopy(_parsed("".join(f"{line}\n" for _, line in read_lines(path))))
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+@lru_cache(64)
+def _parsed(text: str) -> Any:
+    """The value of a YAML text, which is not to be changed: a plan reads one recipe for many rows."""
+    return parse_yaml(text)
 
 
 def raw_recipe(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import Field
 
-from interlingua.data.datasets import STREAMS, check_kind
+from interlingua.data.datasets import check_kind
 from interlingua.data.stream import Stream
 from interlingua.errors import BadInput, NotFound, suggestion
-from interlingua.models.folder import DEFAULT, model_folder, read_routes
+from interlingua.models.folder import DEFAULT, PACKAGE, model_folder, read_routes
 from interlingua.models.late_interaction import Model
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.objectives import (
@@ -157,14 +157,18 @@ def present(name: str, data: Mapping[str, bool], available: Collection[str]) -> 
 def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> list[str]:
     """The data that an entry of `objectives` reads. Raises BadInput where the recipe lacks what it needs."""
     entry, options = options_of(name, spec, recipe)
-    streams = (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind_of(name, spec)].streams
-    return present(name, named(streams, entry.reads), recipe.data)
+    return present(name, named(_streams(name, spec, options), entry.reads), recipe.data)
+
+
+def _streams(name: str, spec: dict[str, Any], options: Objective.Settings) -> tuple[str, ...]:
+    """The streams of an entry of `objectives`, with a "?" behind those that may be missing."""
+    return (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind_of(name, spec)].streams
 
 
 def _check_kinds(name: str, spec: dict[str, Any], recipe: Recipe) -> None:
     """Whether the data that an objective reads is there, and of the kinds that it reads."""
-    available, entry = data_of(name, spec, recipe), options_of(name, spec, recipe)[0]
-    for stream in STREAMS:
+    available, (entry, options) = data_of(name, spec, recipe), options_of(name, spec, recipe)
+    for stream in (stream.removesuffix("?") for stream in _streams(name, spec, options)):
         if (data := entry.reads.get(stream, stream)) in available:
             check_kind(f"data.{data}", data, recipe.data[data], stream, f"objectives.{name}")
 
@@ -248,13 +252,16 @@ def _check_vectors(name: str, kind: type[AnyObjective], recipe: Recipe) -> None:
 
 
 def is_static(recipe: Recipe) -> bool:
-    """Whether the backbone is static, a new one or a model that is on this machine."""
+    """Whether the backbone is known to be static: a new one, the bundled model, or all encoders in a folder. Of a model
+    that may have to be fetched it is seen when it is loaded."""
     backbone = Backbone.of(recipe.model.backbone)
-    if backbone.name is None or (backbone.name != DEFAULT and not Path(backbone.name).expanduser().is_dir()):
-        return backbone.static is not None  # of a model that is fetched it is seen when it is loaded
-    folder = model_folder(backbone.name)
-    routes = read_routes(folder) if (folder / "modules.json").exists() else []
-    return any(kind == "StaticEmbedding" for _, modules in routes for kind, _ in modules)
+    if (name := backbone.name) is None:
+        return backbone.static is not None
+    if name != DEFAULT and not name.startswith(PACKAGE) and not Path(name).expanduser().is_dir():
+        return False
+    folder = model_folder(name)
+    routes = read_routes(folder) if (folder / "modules.json").exists() else [(folder, [])]
+    return all(any(kind == "StaticEmbedding" for kind, _ in modules) for _, modules in routes)
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:
