@@ -16,7 +16,8 @@ TORCH ?= pinned
 
 TRIES ?= 5
 SEED ?= 0
-CORES ?= --numprocesses auto --dist worksteal
+# One process more than there are processors: tests wait for servers, files and other processes.
+CORES ?= --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
 
 # Tests start hundreds of processes. Without compiled files on the disk each of them compiles every module again.
 export PYTHONDONTWRITEBYTECODE =
