@@ -16,8 +16,7 @@ TORCH ?= pinned
 
 TRIES ?= 5
 SEED ?= 0
-# One process more than there are processors: tests wait for servers, files and other processes.
-CORES ?= --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
+CORES ?= --numprocesses auto --dist worksteal
 
 # Tests start hundreds of processes. Without compiled files on the disk each of them compiles every module again.
 export PYTHONDONTWRITEBYTECODE =
