@@ -64,13 +64,12 @@ def test_results_are_equal_whatever_onednn_may_use(tmp_path):
         "another target": {"NUMBA_CPU_NAME": "generic"},
     }
     found = {}
-    caches = {
-        way: tmp_path / ("no units" if way == "no units" else "numba") for way in ways
-    }  # it keeps each target apart
     for way, setting in ways.items():
+        # numba keeps targets apart, and not what a process says of its units
+        cache = tmp_path / ("no units" if way == "no units" else "numba")
         ran = subprocess.run(
             [sys.executable, "-c", SCRIPT, way],
-            env=os.environ | {"NUMBA_CACHE_DIR": str(caches[way])} | setting,
+            env=os.environ | {"NUMBA_CACHE_DIR": str(cache)} | setting,
             stdout=subprocess.PIPE,
             text=True,
             check=True,

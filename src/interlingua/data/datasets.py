@@ -282,10 +282,14 @@ def check_kind(where: str, name: str, spec: DataSpec, stream: str, reader: str) 
     reads."""
     kind = spec.kind or name
     if kind not in get_args(Kind):
-        raise BadInput(f"{where}: say what it holds with kind: {', '.join(get_args(Kind))}.")
+        raise _without_kind(where)
     if kind not in STREAMS[stream]:
-        fitting = " or ".join(filter(None, (", ".join(STREAMS[stream][:-1]), STREAMS[stream][-1])))
+        fitting = " or ".join(", ".join(STREAMS[stream]).rsplit(", ", 1))
         raise BadInput(f"{where} is of kind {kind}, and {reader} reads {stream}. Give data of kind {fitting}.")
+
+
+def _without_kind(where: str) -> BadInput:
+    return BadInput(f"{where}: say what it holds with kind: {', '.join(get_args(Kind))}.")
 
 
 def read(name: str, spec: DataSpec) -> Iterator[Any]:
@@ -301,7 +305,7 @@ def read(name: str, spec: DataSpec) -> Iterator[Any]:
         )
     options = {"format": spec.format, "on_bad_row": spec.on_bad_row, **rest}
     if kind not in READERS:
-        raise BadInput(f"data.{name}: say what it holds with kind: {', '.join(get_args(Kind))}.")
+        raise _without_kind(f"data.{name}")
     records: Iterable[Any] = (r for source in _sources(kind, spec.paths()) for r in READERS[kind](source, **options))
     report = FilterReport()
     if kind == "cloze":

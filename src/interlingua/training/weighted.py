@@ -111,13 +111,13 @@ def check(recipe: Recipe) -> None:
     _check_sampling(recipe, list(entries))
     _check_late_interaction(recipe)
     untied = recipe.model.encoders == "untied"
-    for name, (kind, _, options) in entries.items():
+    for name, (kind, entry, options) in entries.items():
         if isinstance(options, StateDistillation.Settings) and options.on == "both" and untied:
             raise BadInput(
                 f"objectives.{name}: it teaches one of two encoders. Set objectives.{name}.on to query or passage, "
                 "or model.encoders: tied."
             )
-        _check_kinds(name, specs[name], recipe)
+        _check_data(name, entry, _streams(kind, options), recipe)
         _check_vectors(name, OBJECTIVES[kind], recipe)
 
 
@@ -157,19 +157,19 @@ def present(name: str, data: Mapping[str, bool], available: Collection[str]) -> 
 def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> list[str]:
     """The data that an entry of `objectives` reads. Raises BadInput where the recipe lacks what it needs."""
     entry, options = options_of(name, spec, recipe)
-    return present(name, named(_streams(name, spec, options), entry.reads), recipe.data)
+    return present(name, named(_streams(kind_of(name, spec), options), entry.reads), recipe.data)
 
 
-def _streams(name: str, spec: dict[str, Any], options: Objective.Settings) -> tuple[str, ...]:
-    """The streams of an entry of `objectives`, with a "?" behind those that may be missing."""
-    return (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind_of(name, spec)].streams
+def _streams(kind: str, options: Objective.Settings) -> tuple[str, ...]:
+    """The streams of an objective with these options, with a "?" behind those that may be missing."""
+    return (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind].streams
 
 
-def _check_kinds(name: str, spec: dict[str, Any], recipe: Recipe) -> None:
+def _check_data(name: str, entry: Entry, streams: Iterable[str], recipe: Recipe) -> None:
     """Whether the data that an objective reads is there, and of the kinds that it reads."""
-    available, (entry, options) = data_of(name, spec, recipe), options_of(name, spec, recipe)
-    for stream in (stream.removesuffix("?") for stream in _streams(name, spec, options)):
-        if (data := entry.reads.get(stream, stream)) in available:
+    present(name, named(streams, entry.reads), recipe.data)
+    for stream in (stream.removesuffix("?") for stream in streams):
+        if (data := entry.reads.get(stream, stream)) in recipe.data:
             check_kind(f"data.{data}", data, recipe.data[data], stream, f"objectives.{name}")
 
 
@@ -260,8 +260,9 @@ def is_static(recipe: Recipe) -> bool:
     if name != DEFAULT and not name.startswith(PACKAGE) and not Path(name).expanduser().is_dir():
         return False
     folder = model_folder(name)
-    routes = read_routes(folder) if (folder / "modules.json").exists() else [(folder, [])]
-    return all(any(kind == "StaticEmbedding" for kind, _ in modules) for _, modules in routes)
+    return (folder / "modules.json").is_file() and all(
+        [kind for kind, _ in modules[:1]] == ["StaticEmbedding"] for _, modules in read_routes(folder)
+    )
 
 
 def kind_of(name: str, spec: dict[str, Any]) -> str:

@@ -51,7 +51,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Compare."""
-    from interlingua.evaluation.measures import canonical, unanswered
+    from interlingua.evaluation.measures import unanswered
     from interlingua.evaluation.significance import compare_all
     from interlingua.retrieval.run import Run
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> None:
     comparisons = compare_all(family, arguments.measure, arguments.test, correction, alpha=arguments.alpha)
     for (file_a, file_b, _, _), found in zip(pairs, comparisons, strict=True):
         for file, mean in ((file_a, found.mean_a), (file_b, found.mean_b)):
-            print(f"{file}: {canonical(arguments.measure)} {mean:.4f}")
+            print(f"{file}: {found.measure} {mean:.4f}")
     for comparison in comparisons:
         print(comparison)
     if lacking:

@@ -47,12 +47,12 @@ class TermSearch:
         return term_weights(idf, self.values[at], self.norms[self.postings.passages[at]])
 
     @cached_property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
         """The arrays that the kernel reads, of one type, whether they are mapped or not; and the most that a posting of
         each term adds with an idf of 1, which the kernel fills in where it is below 0."""
         norms = np.empty(0) if self.norms is None else self.norms
         arrays = (self.postings.starts, self.postings.passages, self.values, norms)
-        return (*(_read_only(array) for array in arrays), np.full(len(self.postings.terms), -1.0))
+        return tuple(_read_only(array) for array in arrays), np.full(len(self.postings.terms), -1.0)
 
 
 class TermMatches:
@@ -94,9 +94,8 @@ class TermMatches:
         if compiled is None:
             return best_rows(self.scores if chosen is None else self.scores * chosen, depth, ties)
         mask = ALL if chosen is None else _read_only(chosen)
-        *lists, highest = search.arrays
         query = (self._terms, self._idfs, self._times)
-        rows, scores = compiled.best(tuple(lists), highest, len(search), query, mask, depth)
+        rows, scores = compiled.best(*search.arrays, len(search), query, mask, depth)
         if len(rows) and rows[0] < 0:
             raise Damaged("the postings of BM25 are damaged. Build it again; an index: `interlingua check --repair`.")
         return _ordered(rows, scores, depth, ties)
