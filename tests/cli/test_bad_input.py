@@ -243,6 +243,8 @@ COLLECTIONS_AND_RUNS = [
     ("evaluate model --tatoeba fi-en.tsv --matrix", ["--matrix is for collections"]),
     ("evaluate model --on good_en --runs good.jsonl", ["good.jsonl"]),
     ("evaluate --on good_en --pipeline " + "bm25>>" * 5_000 + "bm25", ["a pipeline has at most 400 words and signs"]),
+    ("evaluate --on good_en --pipeline " + "(" * 190 + "bm25" + ")" * 190, ["at most 50 brackets may be open at once"]),
+    ("encode ~nobody/model good.run --out new.npy", ["~nobody/model: is not a model folder"]),
     ("evaluate --on good_en", ["MODEL", "See `interlingua evaluate --help`"]),
     ("compare nowhere.run good.run --qrels good.qrels", ["nowhere.run: no such file"]),
     ("compare good.run empty.txt --qrels good.qrels", ["empty.txt: has results for no query of good.qrels"]),

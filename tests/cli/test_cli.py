@@ -378,6 +378,12 @@ def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):
     assert "no objective reads it" not in out
     out = printed(capsys, "plan", street.recipe, "data.more={path: 'encyclopedia:train', kind: questions}")
     assert "# data.more: no objective reads it" in out
+    more = [
+        "data.more={path: 'encyclopedia:train', kind: questions, batch: 8}",
+        "objectives.retrieval.hard_negatives=1",
+    ]
+    out = printed(capsys, "plan", street.recipe, *more, "objectives.retrieval.reads={questions: more}")
+    assert "# retrieval: 8 questions, up to 16 candidates" in out
 
 
 @pytest.mark.slow

@@ -84,6 +84,20 @@ def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
         assert "mean" not in row
 
 
+def test_pairs_from_files_of_one_name_are_all_measured(place, capsys, tmp_path):
+    for lang in ("fi", "sw", "ko"):
+        (tmp_path / lang).mkdir()
+        units = "".join(
+            f'<tu><tuv xml:lang="en"><seg>line {i}</seg></tuv><tuv xml:lang="{lang}"><seg>{lang} {i}</seg></tuv></tu>'
+            for i in range(4)
+        )
+        (tmp_path / lang / "m.tmx").write_text(f'<tmx version="1.4"><body>{units}</body></tmx>')
+    files = [str(file) for file in tmp_path.glob("*/m.tmx")]
+    given = ["--tatoeba", *files, "--pairs", "fi-sw", "fi-ko", "--format", "json"]
+    rows = tables(printed(capsys, place / "static", *given))
+    assert [row["file"] for row in rows[:2]] == ["m.tmx + m.tmx (fi-sw)", "m.tmx + m.tmx (fi-ko)"]
+
+
 def test_pairs_without_english(place, capsys):
     assert (
         main(

@@ -239,6 +239,11 @@ def test_save_and_load_give_the_same_collection(tmp_path: Path) -> None:
     mixed = merge_collections([_translation("ar"), _translation("th")], name="mixed")
     save_collection(mixed, tmp_path / "mixed")
     assert load_collection(tmp_path / "mixed") == mixed
+    for name in ("passages.jsonl", "queries.tsv"):  # files that are not gzipped are found first
+        (tmp_path / "mixed" / name).write_bytes(gzip.decompress((tmp_path / "mixed" / f"{name}.gz").read_bytes()))
+    other = merge_collections([_translation("ar"), _translation("ko")], name="mixed")
+    save_collection(other, tmp_path / "mixed")
+    assert load_collection(tmp_path / "mixed") == other
     with pytest.raises(InterlinguaError, match="has a tab or a line break"):
         save_collection(Collection("c", [], [Query("q", "a\tb")]), tmp_path / "c")
     with pytest.raises(InterlinguaError, match="white space"):

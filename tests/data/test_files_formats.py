@@ -487,6 +487,7 @@ def test_jsonl(tmp_path: Path) -> None:
     assert list(report.left_out) == [("a.jsonl", "deep"), ("a.jsonl", "tags")]
     assert "column 'tags' is left out" in str(report)
     assert read(tmp_path, "b.json", '{"docid": "d", "contents": "c"}')[0].id == "d"
+    assert read(tmp_path, "b.jsonl", '{"text": "A lake.", "title": NaN, "lang": NaN}')[0].text == "A lake."
 
 
 @pytest.mark.parametrize(
@@ -495,6 +496,7 @@ def test_jsonl(tmp_path: Path) -> None:
         ("a.csv", 'ID,Text,Year\n1,"One, ""two""\nand three",2020\n2,Four,\n'),
         ("a.csv", '\ufeffID;Text;Year\r\n1;"One, ""two""\r\nand three";2020\r\n\r\n2;Four;\r\n'),
         ("a.csv", 'ID|Text|Year\n1|"One, ""two""\nand three"|2020\n2|Four|\n'),
+        ("a.csv", '  \nID,Text,Year\n1,"One, ""two""\nand three",2020\n   \n2,Four,\n'),
         ("a.tsv", 'ID\tText\tYear\n1\t"One, ""two""\nand three"\t2020\n2\tFour\t\n'),
     ],
 )

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import docx
 import docx.enum.style
@@ -164,6 +165,14 @@ def test_epub(tmp_path: Path) -> None:
         ("The light > Alku", "Majakka.", "fi"),
         ("The light", "Valo.", "fi"),
     ]
+
+
+def test_a_book_has_one_language_and_may_go_while_the_folder_is_read(tmp_path: Path) -> None:
+    english = "<html xml:lang='en'><body><p>Majakka.</p></body></html>"
+    assert {one.lang for one in read(tmp_path, "a.epub", book(**{"OEBPS__text__a.xhtml": english}))} == {"fi"}
+    (tmp_path / "a.epub").unlink()
+    with pytest.raises(NotFound):  # which a folder's reader passes over
+        office.read_epub(SimpleNamespace(path=tmp_path / "a.epub"))
 
 
 def test_epub_whose_chapter_is_named_with_an_anchor(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlingua.data.files.tables import USUAL
-from interlingua.data.passages import read_passages
+from interlingua.data.passages import read_passages, read_sources
 from interlingua.data.records import Passage
 from interlingua.errors import InterlinguaError
 
@@ -22,6 +22,17 @@ def jsonl(path: Path, *rows: object) -> Path:
 def test_an_id_is_found_by_each_of_its_names(tmp_path: Path, key: str) -> None:
     file = jsonl(tmp_path / "p.jsonl", {key: "a", "text": "x"}, {key: 7, "text": "y"}, {"text": "z"})
     assert [one.id for one in read_passages(file)] == ["a", "7", "p.jsonl:3"]
+
+
+def test_a_collection_without_a_test_split_has_passages(tmp_path: Path) -> None:
+    miracl = Path(__file__).parent / "fixtures/collections/miracl_sw"
+    assert len(list(read_passages(miracl))) == len(list(read_sources([miracl]))) == 2
+    (tmp_path / "beir/qrels").mkdir(parents=True)
+    jsonl(tmp_path / "beir/corpus.jsonl", {"_id": "p", "text": "A lake.", "lang": "en"})
+    jsonl(tmp_path / "beir/queries.jsonl", {"_id": "q", "text": "What is it?", "lang": "en"})
+    for split in ("train", "dev"):
+        (tmp_path / f"beir/qrels/{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
+    assert [one.id for one in read_passages(tmp_path / "beir")] == ["p"]
 
 
 def test_fields_have_the_names_that_an_index_knows(tmp_path: Path) -> None:

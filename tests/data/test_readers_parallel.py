@@ -228,6 +228,11 @@ def test_xliff_that_is_not_finished_is_counted(tmp_path: Path, capsys: pytest.Ca
         list(read_parallel(xml(tmp_path / "a.xlf", text)))
     found = [(pair.source, pair.target_lang) for pair in read_parallel(tmp_path / "a.xlf", on_bad_row="skip")]
     assert found == [("e", "sv")]  # of the other units nothing tells the language
+    new = "<segment><source>{0}</source><target>{0} fi</target></segment></unit>"
+    held = f'<unit translate="no">{new.format("a")}<unit>{new.format("b")}'
+    xml(tmp_path / "c.xlf", f'<xliff version="2.0" srcLang="en" trgLang="fi"><file>{held}</file></xliff>')
+    assert [pair.source for pair in read_parallel(tmp_path / "c.xlf")] == ["b"]
+    assert "1 unfinished units not read" in capsys.readouterr().err
     finnish = text.replace('"en"', '"en" target-language="fi"')
     assert [pair.source for pair in read_parallel(xml(tmp_path / "b.xlf", finnish))] == ["a", "e"]
     assert "5 unfinished units not read" in capsys.readouterr().err
@@ -306,6 +311,8 @@ def test_the_plural_of_po_is_that_of_many(tmp_path: Path, lang: str, rule: str, 
     header = f'msgid ""\nmsgstr "Language: {lang}\\nPlural-Forms: {rule}\\n"\n\n'
     (tmp_path / "a.po").write_text(f'{header}msgid "a file"\nmsgid_plural "files"\n{plurals}\n')
     assert texts(read_parallel(tmp_path / "a.po")) == [("files", f"form {forms}")]
+    (tmp_path / "b.po").write_text(f'{header}msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n\nmsgid "d"\nmsgstr "e"\n')
+    assert texts(read_parallel(tmp_path / "b.po", on_bad_row="skip")) == [("d", "e")]
 
 
 def test_characters_of_po_that_end_a_line_elsewhere(tmp_path: Path) -> None:
@@ -365,6 +372,10 @@ def test_one_side_as_raw_text() -> None:
     assert {s.lang for s in read_sentences(PARALLEL / "corpus", side="target")} == {"en"}
     with pytest.raises(InterlinguaError, match="Did you mean 'source'"):
         read_sentences(PARALLEL / "corpus", side="sorce")
+
+
+def test_one_side_of_the_encyclopedia() -> None:
+    assert "en" not in {one.lang for one in read_sentences("encyclopedia:train", side="foreign")}
 
 
 def test_a_po_file_is_no_plain_text(tmp_path: Path) -> None:

@@ -351,6 +351,9 @@ def test_what_is_no_question_id_or_passage_is_named(index, tmp_path):
         ):
             with pytest.raises(BadInput, match="its id, text, title and language must be strings, not "):
                 call([passage])
+        for metadata in (None, "source", {"source": 5}, {2: "source"}):
+            with pytest.raises(BadInput, match="its metadata must be strings by name, not "):
+                call([Passage("x", "t", metadata=metadata)])
     assert len(index) == 4
     with pytest.raises(BadInput, match="a dict is no passage"):
         Index.build(LetterEncoder(), [{"id": "x", "text": "t"}], tmp_path / "of-dicts")
@@ -501,3 +504,11 @@ def test_many_passages_get_an_approximate_index_by_themselves(tmp_path, monkeypa
     assert PassageTable.open(index.path).approximate
     assert PassageTable.open(Index.build(LetterEncoder(), PASSAGES, tmp_path / "other").path).approximate
     assert [hit.passage.id for hit in index.search("die katze saß", 1, mode="dense", lang="de")] == ["2"]
+
+
+def test_an_index_that_a_killed_build_set_aside_is_not_replaced_unasked(tmp_path):
+    Index.build(LetterEncoder(), [Passage("1", "cat")], tmp_path / "idx").close()
+    (tmp_path / "idx").rename(tmp_path / ".idx.building.old")
+    with pytest.raises(BadInput, match="overwrite"):
+        Index.build(LetterEncoder(), [Passage("2", "dog")], tmp_path / "idx")
+    assert Index.open(tmp_path / "idx", LetterEncoder()).passage("1").text == "cat"

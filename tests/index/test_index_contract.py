@@ -25,6 +25,7 @@ from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, InterlinguaError, Stale
 from interlingua.index import Document, Index
 from interlingua.index.index import build_index, open_index
+from interlingua.serving.watch import Watch
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 from own_store import MemoryStore, MemoryView
@@ -470,6 +471,31 @@ def test_a_version_that_goes_during_a_count_is_counted_again(own, monkeypatch):
     monkeypatch.setattr(MemoryView, "counts", failing)
     assert own.facets(["shelf"]) == expected
     assert not errors
+
+
+def test_a_version_that_goes_while_a_passage_is_looked_up_is_looked_up_again(own, monkeypatch):
+    find, errors = MemoryView.find, []
+
+    def failing(view, ids):
+        if errors:
+            raise errors.pop(0)
+        return find(view, ids)
+
+    passage = collection()[0]
+    monkeypatch.setattr(MemoryView, "find", failing)
+    for ask, expected in (
+        (lambda: own.passage(passage.id), passage),
+        (lambda: own.found(iter([passage.id])), {passage.id: [passage]}),
+    ):
+        errors[:] = [Stale("gone"), Stale("gone again")]
+        assert ask() == expected
+        assert not errors
+
+
+def test_an_index_in_a_store_of_ones_own_is_not_watched(own):
+    watch = Watch(own, pace=1.0)
+    watch.start()
+    assert not watch._thread.is_alive()
 
 
 def test_a_store_that_is_damaged_is_not_asked_again(own, monkeypatch):

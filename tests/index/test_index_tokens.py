@@ -167,6 +167,8 @@ def test_passages_that_came_later_are_compared_by_token_states_too(tiny_encoder,
     assert index.keep_tokens() == len(before)
     after = {hit.passage.id: hit.parts["tokens"] for hit in index.search(question, where={"source": "new"})}
     assert {hit.passage.id: hit.parts["tokens"] for hit in before} == pytest.approx(after, abs=0.01)
+    index.add([dataclasses.replace(PASSAGES[7], metadata={"source": name}) for name in ("one", "two")])
+    assert {"one", "two"} <= {hit.passage.metadata.get("source") for hit in index.search(question)}  # both of one id
 
 
 def test_an_index_is_searched_while_another_takes_its_place(index, monkeypatch):

@@ -358,6 +358,7 @@ def test_another_model_and_other_faults_are_told(tmp_path):
 )
 def test_addresses(text, expected):
     assert Address.parse(text) == expected
+    assert Address.parse(f"{expected}?fusion={expected.fusion}") == expected  # what messages call it can be typed
 
 
 @pytest.mark.parametrize(

@@ -420,6 +420,7 @@ def test_the_light_encoder_gives_the_vectors_of_the_whole(name, kept, monkeypatc
         found, expected = getattr(light, f"encode_{role}")(TEXTS), getattr(whole, f"encode_{role}")(TEXTS)
         assert np.abs(found - expected).max() < 1e-6
     assert light.encode_query(TEXTS[0]).shape == (32,)
+    assert light.encode_query(text for text in TEXTS[:2]).shape == (2, 32)
     assert light.whole.value is None
     long = light.encode_document([TEXTS[-1]] * 100)
     assert (light.whole.value is None) == (name == "int8")  # in float32 torch computes what is long

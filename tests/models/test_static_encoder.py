@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from interlingua import DualEncoder, Encoder
 from interlingua.data import encyclopedia
@@ -93,6 +93,9 @@ def test_every_layout_of_the_rows_is_read(tmp_path, tiny_static, sentences, kind
     elif kind != "int8":
         save_file({"embedding.weight": rows.to(getattr(torch, kind))}, file)
     same(tmp_path / "model", sentences)
+    Encoder.load(tmp_path / "model").save(tmp_path / "again")
+    stored = load_file(tmp_path / "again/model.safetensors").values()
+    assert any(tensor.dtype == torch.int8 for tensor in stored) == (kind == "int8")  # no other becomes it unasked
 
 
 def test_two_encoders_of_a_router(tmp_path, tiny_static, sentences):

@@ -9,9 +9,10 @@ import torch
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encode import TokenVectors
+from interlingua.models.static.encoder import int8_rows
 from interlingua.retrieval.late_interaction import maxsim
 from interlingua.retrieval.late_interaction.maxsim import maxsim_matrix, maxsim_scores
-from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore, quantised
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore
 
 WAYS = ("numba", "torch", "tensor")  # compiled; numba not installed; a store on a device
 
@@ -45,7 +46,7 @@ def by_definition(queries, store):
     for i, query in enumerate(queries):
         tokens = query.numpy().astype(np.float64)
         if store.dtype == "int8":
-            rounded, scales = quantised(query.numpy())
+            rounded, scales = int8_rows(query.numpy())
             tokens = rounded.astype(np.float64) * scales[:, None]
         for j in range(len(store)):
             passage = store[j].astype(np.float64)

@@ -9,7 +9,8 @@ import torch
 
 from interlingua.errors import Damaged, InterlinguaError
 from interlingua.models.encode import TokenVectors
-from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore, quantised
+from interlingua.models.static.encoder import int8_rows
+from interlingua.retrieval.late_interaction.token_store import DTYPES, TokenStore
 
 
 def vectors(counts, dim=8, seed=0):
@@ -64,11 +65,11 @@ def test_what_rounding_loses_is_bounded(dtype):
 
 def test_int8_is_symmetric_and_knows_zero():
     given = np.array([[0, 0, 0], [1, -1, 0.5], [-2, 1, 0], [1e-43, -2.6e-43, 0]], dtype=np.float32)
-    rounded, scales = quantised(given)
+    rounded, scales = int8_rows(given)
     assert rounded[:3].tolist() == [[0, 0, 0], [127, -127, 64], [-127, 64, 0]]  # rint(63.5) is 64
     assert scales[:3].tolist() == [0, np.float32(1) / np.float32(127), np.float32(2) / np.float32(127)]
     assert rounded[3].tolist() == [71, -127, 0]  # a scale that cannot be exact does not wrap around
-    mirrored, same = quantised(-given)
+    mirrored, same = int8_rows(-given)
     assert (mirrored == -rounded).all()
     assert (same == scales).all()
 

@@ -26,7 +26,7 @@ from interlingua.cli import main
 from interlingua.lazy import LateKernel
 from interlingua.retrieval.late_interaction import static as static_maxsim
 from interlingua.serving.app import create_app
-from interlingua.serving.server import Server, bind, tls_context
+from interlingua.serving.server import Connection, H11Protocol, Server, bind, tls_context
 from interlingua.serving.service import ServeSettings, Warm
 
 DEADLINE = 30.0
@@ -322,6 +322,34 @@ def test_a_refusal_arrives_before_the_body_was_read(index: Any, path: str, close
         with client(port, head.encode()) as endless:
             assert sum(1 for _ in sent(endless, large)) < 1_000  # not all of it is read
         assert ask(port) == 200
+
+
+def test_the_clock_of_an_answer_is_not_that_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads answer after answer, none of them at once."""
+    clocks: list[tuple[float, Any]] = []
+    left = iter([20_000, 1_500_000, 700_000, 0])
+
+    def call_later(seconds: float, look: Any) -> Any:
+        clocks.append((seconds, look))
+        return SimpleNamespace(cancel=lambda: clocks.remove((seconds, look)))
+
+    def abort() -> None:
+        raise AssertionError("it was given up")
+
+    monkeypatch.setattr(H11Protocol, "on_response_complete", lambda self: None)
+    connection = object.__new__(Connection)
+    connection.refusal, connection._reading = None, None
+    connection.open = SimpleNamespace(again=lambda _: None)
+    connection.settings = SimpleNamespace(timeout=30.0)
+    connection.loop = SimpleNamespace(call_later=call_later)
+    connection.transport = SimpleNamespace(get_write_buffer_size=lambda: next(left), abort=abort)
+    connection.on_response_complete()
+    connection.on_response_complete()
+    ((_, look),) = clocks
+    clocks.clear()
+    look()
+    ((_, look),) = clocks
+    look()
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from interlingua.cli import main
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged
 from interlingua.index.index import Index
+from interlingua.index.metadata import Budget
 from interlingua.models.dual import DualEncoder
 from interlingua.serving.access import Token
 from interlingua.serving.app import create_app
@@ -356,6 +358,32 @@ def test_highlights_and_the_budget_are_those_of_the_whole_question(read: dict[st
         assert any(hit["highlights"] for hit in hits)
     with serving(three(read), budget=1e-9) as client:
         assert refusal(client.post("/search", json={"query": QUESTION, "lang": "en"})) == (422, "out_of_time")
+
+
+def test_facets_of_several_indexes_are_within_the_budget(
+    read: dict[str, Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[str] = []
+    stage = Budget.stage
+    monkeypatch.setattr(Budget, "stage", lambda self, name, *about: stages.append(name) or stage(self, name, *about))
+    with serving(three(read)) as client:
+        search(client, facets=["kind"])
+    assert "counting" in stages
+
+
+def test_an_index_is_unavailable_until_every_one_has_answered(
+    read: dict[str, Index], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, seen = Served(three(read), ServeSettings()), list[str]()
+    server.ready = True
+    server.fail()
+
+    async def answered(*_: Any) -> None:
+        seen.append(server.status)  # what another probe is told meanwhile
+
+    monkeypatch.setattr("interlingua.serving.served.ask_each", answered)
+    asyncio.run(server.look_again())
+    assert (seen, server.status) == (["index_unavailable"], "ready")
 
 
 def test_searches_that_wait_together_go_through_every_index_together(

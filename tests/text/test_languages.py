@@ -129,6 +129,7 @@ def test_a_language_of_a_country_that_may_be_a_pair_is_asked_back(tag: str) -> N
     assert code_of_pair(f"{other}-{lang}") == f"{other}-{lang}"
     assert (code_of_pair(tag.upper()), normalise_code(tag)) == (None, lang)
     assert [code_of_pair(locale) for locale in ("ko-kr", "af-za", "zh-sg", "sv-se")] == [None] * 4
+    assert [code_of_pair(locale) for locale in ("fr-fr", "th-th", "hi-in", "zh-mo")] == [None] * 4
 
 
 def test_every_code_of_iso_639_1_is_known() -> None:

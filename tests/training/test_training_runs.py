@@ -154,6 +154,7 @@ def test_only_embeddings_that_were_read_are_updated(tmp_path, tiny_encoder):
     shutil.copytree(tmp_path / "whole", tmp_path / "again")
     for newer in ("model", "checkpoints/step-0000004"):
         shutil.rmtree(tmp_path / "again" / newer)
+    shutil.rmtree(tmp_path / "given")  # a run that goes on needs the model no more that it began with
     run("again", "training.steps=4", "training.checkpoint_every=2", *sparse)
     assert equal(weights(tmp_path / "again/model"), weights(tmp_path / "whole/model"))
 
@@ -421,6 +422,11 @@ def test_what_is_saved_loads_and_searches(tmp_path):
             "validation.questions is of kind parallel, and validation reads questions",
         ),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["warm_up={model: default, data: {}}"], r"warm_up: 'model'"),
+        (["data.questions={kind: cloze, path: encyclopedia, options: {max_chars: null}}"], r"options.*'max_chars'"),
+        (["data.questions={kind: cloze, path: encyclopedia, options: {keep: often}}"], r"options.*'keep'"),
+        # the model is looked for first: large data takes minutes to read
+        (["model.backbone=./no/model", "data.questions.path=nowhere.jsonl"], r"\./no/model: is not a model folder"),
         (["data.parallel.langs=[yo]"], "gave no records in yo"),
         (["objectives.retrieval=null", "objectives.semantic=null", "objectives.language=null"], "no objectives"),
         (["validation.questions.path={folder}/one.jsonl"], "one.jsonl holds one question"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from interlingua.cli.options import bad_rows_option, fill_in, given, number, precision_option
@@ -13,7 +12,6 @@ from interlingua.cli.parser import Repeated
 from interlingua.errors import BadInput
 
 if TYPE_CHECKING:
-    from interlingua.data.records import Passage
     from interlingua.retrieval.hard_negatives import Choice
     from interlingua.retrieval.pipeline.grammar import Lexical, Model
 
@@ -76,6 +74,7 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     """Mine and write."""
     import json
 
+    from interlingua.data.passages import read_passages
     from interlingua.data.readers import read_questions
     from interlingua.data.readers.questions import as_row
     from interlingua.files import atomic_write
@@ -90,7 +89,9 @@ def run_negatives(arguments: argparse.Namespace) -> None:
     questions = list(read_questions(arguments.a, **options))
     if not questions:
         raise BadInput(f"{arguments.a}: no questions. Check the file.")
-    pool = Pool(questions, passages_of(arguments))
+    lang, on_bad_row = arguments.lang or "", arguments.on_bad_row or "error"
+    sources = arguments.passages or ()
+    pool = Pool(questions, (passage for source in sources for passage in read_passages(source, lang, on_bad_row)))
     own = f"{pool.added:,} passages of their own are searched"
     if arguments.passages:
         own = f"{pool.given:,} passages, and {pool.added:,} of the questions' own that are not among them, are searched"
@@ -157,14 +158,6 @@ def choice_of(arguments: argparse.Namespace) -> Choice:
                 f"--positive-margin {arguments.positive_margin}: a number such as 0.95 is needed, or none."
             ) from error
     return Choice(**{key: value for key, value in options.items() if value is not None}, margin=margin)
-
-
-def passages_of(arguments: argparse.Namespace) -> Iterator[Passage]:
-    """The passages of every source given, one after the other."""
-    from interlingua.data.passages import read_passages
-
-    lang, on_bad_row = arguments.lang or "", arguments.on_bad_row or "error"
-    return (passage for source in arguments.passages or () for passage in read_passages(source, lang, on_bad_row))
 
 
 NAMES = ("mine",)

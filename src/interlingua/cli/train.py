@@ -48,8 +48,9 @@ def plan(arguments: argparse.Namespace) -> None:
     for name, spec in recipe.objectives.items():
         if spec is not None:
             print(f"# {name}: weight {spec.get('weight', 1.0)}")
-    questions = recipe.data.get("questions")
     retrieval = recipe.objectives.get("retrieval")
+    reads = (retrieval or {}).get("reads") or {}
+    questions = recipe.data.get(reads.get("questions", "questions"))
     if questions is not None and retrieval is not None:
         candidates = questions.batch * (1 + int(retrieval.get("hard_negatives", 1)))
         print(

@@ -14,14 +14,13 @@ from interlingua.data import encyclopedia
 from interlingua.data.irds import PREFIX, load_irds
 from interlingua.data.layouts import (
     StoredPassages,
-    is_beir,
-    is_folder,
-    is_mrtydi,
+    find,
     is_squad_collection,
     load_beir,
     load_folder,
     load_mrtydi,
     load_squad,
+    named,
 )
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput, suggestion
@@ -141,18 +140,19 @@ def _by_passage(collection: Collection) -> dict[str, list[Query]]:
 
 
 def save_collection(collection: Collection, folder: str | Path) -> None:
-    """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are.
+    """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are; not
+    gzipped in place of files that are not.
 
     Raises BadInput for ids or questions that these formats cannot hold (a tab, a line break, white space in
     an id), before anything is written.
     """
     _writable(collection)
     folder = Path(folder)
-    with atomic_write(folder / "passages.jsonl.gz") as stream:
+    with atomic_write(find(folder, "passages.jsonl") or folder / "passages.jsonl.gz") as stream:
         for passage in collection.passages:
             row = {"id": passage.id, "title": passage.title, "text": passage.text, "lang": passage.lang}
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-    with atomic_write(folder / "queries.tsv.gz") as stream:
+    with atomic_write(find(folder, "queries.tsv") or folder / "queries.tsv.gz") as stream:
         for query in collection.queries:
             stream.write(f"{query.id}\t{query.text}\t{query.lang}\n")
     with atomic_write(folder / "qrels.txt") as stream:
@@ -173,11 +173,11 @@ def _writable(collection: Collection) -> None:
             raise BadInput(f"{collection.name}: the question '{query.id}' has a tab or a line break. Remove it.")
 
 
-LAYOUTS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str, str], Collection]], ...] = (
+LAYOUTS: tuple[tuple[Callable[[Path], object], Callable[[Path, str, str], Collection]], ...] = (
     (is_squad_collection, load_squad),
-    (is_folder, load_folder),
-    (is_beir, load_beir),
-    (is_mrtydi, load_mrtydi),
+    (lambda path: find(path, "passages.jsonl"), load_folder),
+    (lambda path: find(path, "corpus.jsonl"), load_beir),
+    (lambda path: named(path, "docs*.jsonl*"), load_mrtydi),
 )
 
 SAMPLE = 1_000

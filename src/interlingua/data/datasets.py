@@ -22,7 +22,7 @@ from interlingua.data.filters import FilterReport, filter_parallel
 from interlingua.data.linked import link, read_linked, span_pair
 from interlingua.data.readers import read_documents, read_parallel, read_questions, read_sentences, source_fingerprint
 from interlingua.data.readers.rows import BadRows
-from interlingua.data.readers.source import PathLike, expand
+from interlingua.data.readers.source import NoOptions, PathLike, expand
 from interlingua.data.readers.triples import IdTriple, id_passages, id_queries, read_id_triples
 from interlingua.data.records import (
     ContextPair,
@@ -200,7 +200,22 @@ def _said(paths: Paths) -> str:
     return str(paths) if isinstance(paths, (str, Path)) else ", ".join(map(str, paths))
 
 
-OWN_OPTIONS = {"cloze": ("seed", "max_sentences", "max_chars", "keep"), "linked": ("source",)}
+class ClozeOptions(Settings):
+    """The options of an entry of kind `cloze` that are not its reader's."""
+
+    seed: int = Field(0, description="of the sentences that are drawn")
+    max_sentences: int = Field(8, ge=2, description="sentences of a window")
+    max_chars: int = Field(1_200, gt=0, description="characters of a window")
+    keep: float = Field(0.1, ge=0, le=1, description="how often the question stays in its passage")
+
+
+class LinkOptions(Settings):
+    """The options of an entry of kind `linked` that are not its reader's."""
+
+    source: str = Field("en", description="the language that is linked with every other; any: every two")
+
+
+OWN_OPTIONS: dict[str, type[Settings]] = {"cloze": ClozeOptions, "linked": LinkOptions}
 """Options that are not the reader's but of what is made of its records."""
 FILE_OPTIONS = ("queries", "passages", "source_documents", "target_documents")
 """Options that name files."""
@@ -295,8 +310,10 @@ def _without_kind(where: str) -> BadInput:
 def read(name: str, spec: DataSpec) -> Iterator[Any]:
     """The records of one entry: read, restricted to its languages and origins, filtered. No record is an error."""
     kind = spec.kind or name
-    own = {key: value for key, value in spec.options.items() if key in OWN_OPTIONS.get(kind, ())}
-    rest = {key: value for key, value in spec.options.items() if key not in own}
+    settings = OWN_OPTIONS.get(kind, NoOptions)
+    given = {key: value for key, value in spec.options.items() if key in settings.model_fields}
+    rest = {key: value for key, value in spec.options.items() if key not in given}
+    own = settings.checked(given, f"data.{name}.options").model_dump()
     if conflicts := rest.keys() & {"path", "format", "on_bad_row"}:
         raise BadInput(f"data.{name}.options: {min(conflicts)} is a key of its own: data.{name}.{min(conflicts)}.")
     if spec.filter == "languages" and not can_detect():

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from interlingua.data.files.tables import USUAL
 from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
-from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, objects, string
+from interlingua.data.readers.rows import BadRow, BadRows, Row, json_object, lang_of, objects, string
 from interlingua.data.readers.source import filled_lines, head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput
@@ -32,13 +32,8 @@ class StoredPassages(Sequence[Passage]):
     """
 
     def __init__(self, data: Any, name: str, passage: Callable[[Any], Passage], lang: str) -> None:
-        self.source, self.name, self.lang = data.docs_handler(), name, lang
+        self.source, self.name, self.langs = data.docs_handler(), name, {lang}
         self._data, self._passage, self._count = data, passage, 0
-
-    @property
-    def langs(self) -> set[str]:
-        """The languages of the passages, without reading them."""
-        return {self.lang}
 
     def by_id(self, ids: Iterable[str]) -> dict[str, Passage]:
         """The passages of these ids; an id that there is not is left out."""
@@ -111,8 +106,8 @@ def needed(folder: Path, *names: str) -> Path:
 
 def parsed(
     path: Path,
-    rows: Iterator[tuple[int, str]],
-    parse: Callable[[str], Item],
+    rows: Iterator[tuple[int, Row]],
+    parse: Callable[[Row], Item],
     what: str,
     seen: set[str] | None = None,
     bad: BadRows | None = None,
@@ -122,7 +117,7 @@ def parsed(
     head(path)
     seen = set() if seen is None else seen
 
-    def unique(row: str) -> Item:
+    def unique(row: Row) -> Item:
         item = parse(row)
         if item.id in seen:
             raise BadRow(f"the {what} id '{item.id}' occurs twice")
@@ -209,13 +204,22 @@ def _integer(cell: str) -> bool:
     return digits.isdecimal() and len(digits) < 19
 
 
-def is_beir(path: Path) -> bool:
-    return find(path, "corpus.jsonl") is not None
+def is_complete(path: Path) -> bool:
+    """Whether a folder has passages, questions and judgements (of some split), called as in one of the layouts."""
+    return (
+        all(find(path, name) for name in ("passages.jsonl", "queries.tsv", "qrels.txt"))
+        or (all(find(path, name) for name in ("corpus.jsonl", "queries.jsonl")) and any(path.glob("qrels/*.tsv*")))
+        or all(named(path, pattern) for pattern in ("docs*.jsonl*", "topic*.tsv*", "qrels*"))
+    )
 
 
-def beir_complete(path: Path) -> bool:
-    """Whether all is there that a collection needs, of some split."""
-    return all(find(path, name) for name in ("corpus.jsonl", "queries.jsonl")) and any(path.glob("qrels/*.tsv*"))
+def some_split(path: Path) -> str:
+    """A split that the collection in a folder has, "test" if it can be: the passages are those of every split."""
+    is_beir = find(path, "corpus.jsonl") is not None
+    files = path.glob("qrels/*.tsv*") if is_beir else named(path, "qrels*")
+    names = sorted(Path(plain_name(file)).stem for file in files)
+    splits = names if is_beir else [re.split(r"[.\-_]", name)[-1] for name in names]
+    return "test" if "test" in splits or not splits else splits[0]
 
 
 def load_beir(path: Path, split: str, lang: str) -> Collection:
@@ -231,15 +235,6 @@ def load_beir(path: Path, split: str, lang: str) -> Collection:
     return Collection(path.name, list(jsonl_passages(needed(path, "corpus.jsonl"), lang)), queries, qrels)
 
 
-def is_folder(path: Path) -> bool:
-    return find(path, "passages.jsonl") is not None
-
-
-def folder_complete(path: Path) -> bool:
-    """Whether all is there that a collection needs."""
-    return all(find(path, name) for name in ("passages.jsonl", "queries.tsv", "qrels.txt"))
-
-
 def load_folder(path: Path, split: str, lang: str) -> Collection:
     """The collection in the folder; it has one split, so `split` is not looked at."""
     return Collection(
@@ -250,29 +245,20 @@ def load_folder(path: Path, split: str, lang: str) -> Collection:
     )
 
 
-def is_mrtydi(path: Path) -> bool:
-    return bool(_named(path, "docs*.jsonl*"))
-
-
-def mrtydi_complete(path: Path) -> bool:
-    """Whether all is there that a collection needs, of some split."""
-    return all(_named(path, pattern) for pattern in ("docs*.jsonl*", "topic*.tsv*", "qrels*"))
-
-
 def load_mrtydi(path: Path, split: str, lang: str) -> Collection:
     """The collection of one language: all its passages, the questions and judgements of one split."""
     seen: set[str] = set()
-    passages = [passage for file in _named(path, "docs*.jsonl*") for passage in jsonl_passages(file, lang, seen=seen)]
+    passages = [passage for file in named(path, "docs*.jsonl*") for passage in jsonl_passages(file, lang, seen=seen)]
     queries = list(tsv_queries(_of_split(path, "topic*.tsv*", split), lang))
     return Collection(path.name, passages, queries, read_qrels(_of_split(path, "qrels*", split)))
 
 
-def _named(path: Path, pattern: str) -> list[Path]:
+def named(path: Path, pattern: str) -> list[Path]:
     return sorted(file for candidate in (pattern, f"*/{pattern}") for file in path.glob(candidate) if is_input(file))
 
 
 def _of_split(path: Path, pattern: str, split: str) -> Path:
-    files = _named(path, pattern)
+    files = named(path, pattern)
     part = re.compile(rf"(?:^|[.\-_]){re.escape(split)}(?:[.\-_]|$)")
     matches = [file for file in files if part.search(file.name)]
     if len(matches) != 1:

@@ -10,14 +10,7 @@ from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import Scope, SourceNames, read_files
 from interlingua.data.files.tables import usual_columns
-from interlingua.data.layouts import (
-    beir_complete,
-    folder_complete,
-    language_in,
-    mrtydi_complete,
-    parsed,
-    split_contents,
-)
+from interlingua.data.layouts import is_complete, language_in, parsed, some_split, split_contents
 from interlingua.data.readers.questions import is_squad, read_tsv_passages
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, string
 from interlingua.data.readers.source import expand, filled_lines, head, kind_of, plain_name
@@ -40,7 +33,7 @@ def read_passages(source: str | Path, lang: str = "", on_bad_row: str = "error")
     """
     path, lang, bad = Path(source), normalise_code(lang) if lang else "", BadRows(on_bad_row, ADVICE)
     if is_collection(source):
-        yield from load_collection(source, lang=lang or None).passages
+        yield from load_collection(source, lang=lang or None, split=some_split(path)).passages
     elif path.is_dir() and not any(path.glob("*.jsonl*")):
         yield from read_files(path, lang=lang, on_bad_row=on_bad_row)
     else:
@@ -75,7 +68,7 @@ def read_sources(
         name = names.name(source) if Path(source).exists() else str(source)
         if scope is not None:
             scope.add_file(source, name)
-        for passage in load_collection(source, lang=lang or None).passages:
+        for passage in load_collection(source, lang=lang or None, split=some_split(Path(source))).passages:
             yield Passage(passage.id, passage.text, passage.title, passage.lang, {**passage.metadata, "source": name})
     if files or not collections:
         yield from read_files(files, lang=lang, names=names, scope=scope, **options)
@@ -88,14 +81,13 @@ def is_collection(source: str | Path) -> bool:
     if is_encyclopedia(source) or str(source).startswith("ir_datasets:") or (path / "qrels.txt").exists():
         return True
     if path.is_dir():
-        return any(complete(path) for complete in (folder_complete, beir_complete, mrtydi_complete))
+        return is_complete(path)
     return plain_name(path).lower().endswith(".json") and is_input(path) and is_squad(path, head(path))
 
 
 def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:
-    place = 0
-
-    def parse(line: str) -> Passage:
+    def parse(numbered: tuple[int, str]) -> Passage:
+        number, line = numbered
         row = json_object(line)
         names = usual_columns(row)
         if "text" not in names:
@@ -107,12 +99,7 @@ def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:
             title = first or title
         if not text.strip() and not title.strip():
             raise BadRow("neither a text nor a title")
-        return Passage(string(cells, "id", "") or f"{file.name}:{place}", text, title, language_in(cells, default))
+        return Passage(string(cells, "id", "") or f"{file.name}:{number}", text, title, language_in(cells, default))
 
-    def lines() -> Iterator[tuple[int, str]]:
-        nonlocal place
-        for number, line in filled_lines(file):
-            place = number  # `parse` names a row without an id after it
-            yield number, line
-
-    return parsed(file, lines(), parse, "passage", bad=bad)
+    rows = ((number, (number, line)) for number, line in filled_lines(file))
+    return parsed(file, rows, parse, "passage", bad=bad)

@@ -45,9 +45,6 @@ class Permutation:
         self._low = (1 << self._half) - 1
         self._keys = [mix(key, number + 1) for number in range(ROUNDS)]
 
-    def __len__(self) -> int:
-        return self.n
-
     def __getitem__(self, index: int) -> int:
         if not 0 <= index < self.n:
             raise IndexError(index)

@@ -16,15 +16,13 @@ from interlingua.data.records import (
     LinkedDocuments,
     ParallelPair,
     Passage,
-    Query,
     QuestionPassage,
-    TrainingRecord,
+    StoredRecord,
     language_of,
 )
 from interlingua.text.languages import text_hash
 
 Row = dict[str, str | int | float]
-Item = TrainingRecord | Passage | Query
 
 
 @dataclass
@@ -46,7 +44,7 @@ class _Counts:
         return row
 
 
-def summarise(records: Iterable[Item]) -> list[Row]:
+def summarise(records: Iterable[StoredRecord]) -> list[Row]:
     """One row per language and, of several, one for all: records; the share of records whose texts all occurred before
     (equal after `text_key`); the share of empty titles, where there are titles; mean, median and 95th percentile of
     the lengths in characters of each text of a record. Holds 8-byte hashes and 4-byte lengths, no texts."""
@@ -55,7 +53,7 @@ def summarise(records: Iterable[Item]) -> list[Row]:
     for record in records:
         parts, titles = _parts(record)
         key = text_hash(*(text for _, text in parts))
-        lang = record.lang if isinstance(record, (Passage, Query)) else language_of(record)
+        lang = language_of(record)
         for tally in (counts[lang], total):
             tally.records += 1
             tally.repeated += key in seen
@@ -69,7 +67,7 @@ def summarise(records: Iterable[Item]) -> list[Row]:
     return rows if len(rows) < 2 else [*rows, total.row("all")]
 
 
-def _parts(record: Item) -> tuple[list[tuple[str, str]], list[str]]:
+def _parts(record: StoredRecord) -> tuple[list[tuple[str, str]], list[str]]:
     """The texts of a record by what they are, and its titles."""
     if isinstance(record, QuestionPassage):
         positive = record.positives[0]

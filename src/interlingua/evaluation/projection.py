@@ -51,16 +51,17 @@ def language_projection(
     lang = check_languages(pairs, "the pairs")
     if len(pairs) < 3:
         raise BadInput(f"{len(pairs)} pairs: a picture needs three or more.")
+    from interlingua.objectives.geometry import language_distance
+
+    first, _, second = lang.partition("-")
+    langs, ids = (first, second or "en"), [str(number) for number in range(len(pairs))]
     projections = {}
     for name, encoder in encoders.items():
-        vectors = pair_vectors(encoder, pairs, role)
-        x, y = (
-            searchable(side, encoder.similarity, [str(i) for i in range(len(side))], "sentence") for side in vectors
-        )
-        first, _, second = lang.partition("-")
-        projections[name] = _projection(
-            (first, second or "en"), x, y, TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y))
-        )
+        x, y = (searchable(side, encoder.similarity, ids, "sentence") for side in pair_vectors(encoder, pairs, role))
+        accuracy = TatoebaResult(lang, len(pairs), **tatoeba_accuracy(x, y))
+        plane, explained = principal_plane(np.concatenate([x, y]))
+        distance = language_distance({langs[0]: x, langs[1]: y})
+        projections[name] = Projection(langs, plane[: len(x)], plane[len(x) :], explained, distance, accuracy)
     return projections
 
 
@@ -97,11 +98,3 @@ def projection_table(projections: Mapping[str, Projection], form: str = "text") 
         for name, projection in projections.items()
     ]
     return records_table(records, form, "Projection", NOTE)
-
-
-def _projection(langs: tuple[str, str], x: Plane, y: Plane, accuracy: TatoebaResult) -> Projection:
-    from interlingua.objectives.geometry import language_distance
-
-    plane, explained = principal_plane(np.concatenate([x, y]))
-    distance = language_distance({langs[0]: x, langs[1]: y})
-    return Projection(langs, plane[: len(x)], plane[len(x) :], explained, distance, accuracy)

@@ -181,10 +181,11 @@ def training_cost(work: Reproduction, row: str, catalogue: Catalogue) -> Trainin
     weights = encoders * backbone.parameters
     objectives = {name for name, options in recipe.objectives.items() if options is not None}
     batch = {name: spec.batch for name, spec in recipe.data.items()}
-    options = recipe.objectives.get("retrieval") or recipe.objectives.get("late_interaction") or {}
+    rankings = [recipe.objectives.get(name) for name in ("retrieval", "late_interaction")]
+    options = next((one for one in rankings if one is not None), {"hard_negatives": 0})
     parts = []
     if "questions" in batch:
-        per_question = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 0)))
+        per_question = QUESTION + PASSAGE * (1 + int(options.get("hard_negatives", 1)))
         parts.append((batch["questions"] * per_question, f"{batch['questions']} × {per_question}"))
     if objectives & {"semantic", "language"} and "parallel" in batch:
         parts.append((2 * batch["parallel"] * SENTENCE, f"2 × {batch['parallel']} × {SENTENCE}"))

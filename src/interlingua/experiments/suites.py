@@ -146,12 +146,9 @@ def _dump(folder: str, pairs: tuple[str, ...]) -> dict[str, list[ParallelPair]]:
     return read_dump(folder, pairs)
 
 
-def tatoeba_all_suite(model: AnyModel, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
-    """The same for every language that LASER's folder has (CCP's AVG_all): a value a language. Nothing for vectors made
-    elsewhere, which are of a table's own columns."""
+def tatoeba_all_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fill) -> dict[str, Columns]:
+    """The same for every language that LASER's folder has (CCP's AVG_all): a value a language."""
     accuracies: Columns = {}
-    if isinstance(model, StoredVectors):
-        return {"accuracy": accuracies}
     for column in columns:
         sets = laser_sets(fill(suite.tatoeba_all[column]))
         if suite.languages is not None and len(sets) != suite.languages:
@@ -244,24 +241,15 @@ def matrix_suite(model: Encoder, suite: Suite, columns: Iterable[str], fill: Fil
     return results
 
 
-class ReadAgain:
-    """Passages that `read` gives, read anew each time: they are never in memory together."""
-
-    def __init__(self, read: Callable[[], Iterable[Passage]]) -> None:
-        self.read = read
-
-    def __iter__(self) -> Iterator[Passage]:
-        return iter(self.read())
-
-
 def xor_suite(model: Encoder, suite: Suite, fill: Fill, shards: Shards | None = None) -> dict[str, Columns]:
     """R@2kt and R@5kt: each question 1 or 0. With `shards`, the passages and their vectors stay on the disk."""
     if suite.xor is None:
         raise BadInput("the suite has no XOR-Retrieve questions.")
-    questions = read_answered(fill(suite.xor.questions))
-    passages: Iterable[Passage] = ReadAgain(partial(read_passages, fill(suite.xor.passages)))
+    questions, path = read_answered(fill(suite.xor.questions)), fill(suite.xor.passages)
+    passages: Iterable[Passage] = read_passages(path)
     if shards is not None:
         run = shards.of(model, passages, "XOR-Retrieve").search(questions, DEPTH)
+        passages = read_passages(path)  # anew: they are never in memory together
     else:
         passages = list(passages)
         run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)), depth=DEPTH)
@@ -279,10 +267,10 @@ def _of_origins(path: str, suite: Suite) -> list[ParallelPair]:
 PAIRS: Mapping[str, Callable[[AnyModel, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
     "tatoeba": tatoeba_suite,
     "tatoeba_dump": tatoeba_dump_suite,
-    "tatoeba_all": tatoeba_all_suite,
 }
 SUITES: Mapping[str, Callable[[Encoder, Suite, Iterable[str], Fill], dict[str, Columns]]] = {
     **PAIRS,
+    "tatoeba_all": tatoeba_all_suite,
     "planted": planted_suite,
     "bucc": bucc_suite,
     "projection": projection_suite,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex  # type: ignore[import-untyped]
 
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput
+from interlingua.index.ranking import named
 from interlingua.index.store import Row, View
 from interlingua.text.languages import nfkc
 from interlingua.text.sentences import PARAGRAPH, split_sentences
@@ -103,10 +104,6 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
         raise BadInput(f"around={around}: must be from 0 to {MOST // 2:,}.")
     (passage,) = view.passages([row])
 
-    def find(ids: list[str]) -> list[Passage]:
-        rows = [row for rows in view.find(ids).values() for row in rows]
-        return [match for match in view.passages(rows) if match.source == passage.source]
-
     name, number = cut_from(passage)
     if number is None:
         return Document([passage], 0)
@@ -116,7 +113,9 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
 
     def window(start: int, stop: int) -> dict[int, Passage]:
         ids = {f"{name}#{chunk}": chunk for chunk in range(start, stop)}
-        return {ids[match.id]: match for match in find(list(ids)) if cut_from(match) == (name, ids[match.id])}
+        rows = [row for rows in view.find(list(ids)).values() for row in rows]
+        matches = (match for match in view.passages(rows) if match.source == passage.source)
+        return {ids[match.id]: match for match in matches if cut_from(match) == (name, ids[match.id])}
 
     for start in range(first, end, WINDOW):
         near = window(start, min(start + WINDOW, end))
@@ -128,6 +127,13 @@ def document_of(view: View[Row], row: Row, around: int | None) -> Document:
     numbers = sorted(passages)
     whole = around is None and first == 1 and (end <= number + radius or not window(end, end + WINDOW))
     return Document([passages[chunk] for chunk in numbers], numbers.index(number), whole)
+
+
+def versions(names: Sequence[str], view: View[Any]) -> dict[str, list[Passage]]:
+    """The passages that each of `names` means (see `named`), in the order of their sources."""
+    by_name = named(names, view.find, view.source)
+    passages = iter(view.passages([row for rows in by_name.values() for row in rows]))
+    return {name: sorted(islice(passages, len(rows)), key=lambda one: one.key) for name, rows in by_name.items()}
 
 
 def overlap(before: str, text: str, lang: str) -> int:

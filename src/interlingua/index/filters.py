@@ -66,28 +66,18 @@ class Values:
         """[values]: "" for one that is no ISO date."""
         return np.array([text if DATE.fullmatch(text) else "" for text in self.texts], dtype=np.str_)
 
-    def compared(self, bound: str) -> Mask:
-        """[values]: whether each can be compared with `bound`."""
-        mask = np.zeros(len(self.texts), dtype=bool)
-        if NUMBER.fullmatch(bound):
-            mask |= ~np.isnan(self.numbers)
-        if DATE.fullmatch(bound):
-            mask |= self.dates != ""
-        return mask
+    def compared(self, bound: str) -> bool:
+        """Whether any of them can be compared with `bound`."""
+        by_number = NUMBER.fullmatch(bound) is not None and not np.isnan(self.numbers).all()
+        return by_number or bool(DATE.fullmatch(bound) and (self.dates != "").any())
 
     def within(self, sign: str, bound: str) -> Mask:
         """[values]: whether each is greater or less than `bound`, as `sign` of `COMPARED` says."""
-        compare = COMPARED[sign]
-        number = NUMBER.fullmatch(bound) is not None
-        # a year is a number and a date: it is compared as a date with values that are no numbers
-        mask = (
-            compare(self.numbers, float(bound)) & ~np.isnan(self.numbers)
-            if number
-            else np.zeros(len(self.texts), dtype=bool)
-        )
+        compare, is_number = COMPARED[sign], NUMBER.fullmatch(bound) is not None
+        mask = compare(self.numbers, float(bound) if is_number else np.nan)  # NaN is in no range
         if DATE.fullmatch(bound):
-            dated = self.dates != ""
-            mask |= compare(self.dates, bound) & (dated & np.isnan(self.numbers) if number else dated)
+            # a year is a number and a date: it is compared as a date with values that are no numbers
+            mask |= compare(self.dates, bound) & (self.dates != "") & (np.isnan(self.numbers) | (not is_number))
         return mask
 
 
@@ -204,7 +194,7 @@ def comparable(condition: Condition, values: Iterable[Values]) -> bool:
 
 
 def _compared(bound: str, parts: Iterable[Values]) -> bool:
-    return any(part.compared(bound).any() for part in parts)
+    return any(part.compared(bound) for part in parts)
 
 
 def check_field(key: str, fields: Collection[str], place: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Collection as Names
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlingua.data.files.unchanged import FileMemory
 from interlingua.data.records import Passage
 from interlingua.errors import BadInput, Damaged, Stale
-from interlingua.index.documents import Document, document_of
+from interlingua.index.documents import Document, document_of, versions
 from interlingua.index.filters import Filter, Where, check_field, check_filter, most_frequent, parsed
 from interlingua.index.metadata import (
     Budget,
@@ -140,8 +139,7 @@ class Index:
     def passage(self, id: str) -> Passage:
         """The passage with an id, or the one called `source:id`. Raises NotFound where there is none, and
         BadInput for an id of several."""
-        view = self.refresh()
-        return view.passages([only(id, view.find, view.source, self.path)])[0]
+        return self._answered(lambda v: v.passages([only(id, v.find, v.source, self.path)])[0], self.refresh())
 
     def versions(self, id: str) -> list[Passage]:
         """All passages with an id, or the one called `source:id`, in the order of their sources; perhaps none."""
@@ -149,10 +147,8 @@ class Index:
 
     def found(self, ids: Iterable[str]) -> dict[str, list[Passage]]:
         """`versions` of those of `ids` that there are, looked up at once."""
-        view = self.refresh()
-        by_id = named(list(ids), view.find, view.source)
-        passages = iter(view.passages([row for rows in by_id.values() for row in rows]))
-        return {id: sorted(islice(passages, len(rows)), key=lambda one: one.key) for id, rows in by_id.items()}
+        names = list(ids)
+        return self._answered(lambda view: versions(names, view), self.refresh())
 
     def document(self, id: str, *, around: int | None = None) -> Document:
         """The document of the passage with an id, or of the one called `source:id`: all passages that were cut from it,

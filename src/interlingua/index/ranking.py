@@ -26,11 +26,6 @@ Find = Callable[[Sequence[str]], Mapping[str, list[Row]]]
 """ids → for each the rows of the passages that have it; an id that no passage has is left out"""
 
 
-def qualified(source: str, id: str) -> str:
-    """The name of one passage among several with the same id: `faq.csv:7`."""
-    return f"{source}:{id}"
-
-
 def named(names: Sequence[str], find: Find[Row], source_of: Callable[[Row], str]) -> dict[str, list[Row]]:
     """The rows that each of `names` means: those of all passages with this id, else of the one called `source:id`. A
     name that means none is left out. Raises BadInput for one that is `source:id` of two passages, by another colon."""
@@ -62,10 +57,8 @@ def only(name: str, find: Find[Row], source_of: Callable[[Row], str], place: obj
     if not rows:
         raise NotFound(f"{place}: has no passage '{name}'.")
     if len(rows) > 1:
-        raise BadInput(
-            f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: "
-            f"{_listed(name, [source_of(row) for row in rows])}."
-        )
+        names = ", ".join(f"'{source}:{name}'" for source in sorted(map(source_of, rows)))
+        raise BadInput(f"{place}: has {len(rows)} passages with the id '{name}'. Name one of them: {names}.")
     return rows[0]
 
 
@@ -151,6 +144,10 @@ def coded(passage: Passage) -> Passage:
         if not isinstance(part, str):
             kind = type(part).__name__
             raise BadInput(f"passage {passage.id!r}: its id, text, title and language must be strings, not {kind}.")
+    metadata: Any = passage.metadata
+    parts = [part for pair in metadata.items() for part in pair] if isinstance(metadata, Mapping) else [None]
+    if not all(isinstance(part, str) for part in parts):
+        raise BadInput(f"passage {passage.id!r}: its metadata must be strings by name, not {metadata!r:.100}.")
     if not passage.lang or find_code(passage.lang) == passage.lang:
         return passage
     try:
@@ -176,10 +173,6 @@ def ranking_names(ids: Sequence[str], sources: Callable[[], Sequence[str]]) -> l
     width = len(str(len(keys)))
     number = {row: at for at, row in enumerate(sorted(range(len(keys)), key=keys.__getitem__))}
     return [f"{number[row]:0{width}}" for row in range(len(keys))]
-
-
-def _listed(id: str, sources: Collection[str]) -> str:
-    return ", ".join(f"'{qualified(source, id)}'" for source in sorted(sources))
 
 
 def _sources(sources: Collection[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,26 +32,22 @@ class ModelInfo:
 
 def model_info(model: Any, folder: Path) -> ModelInfo:
     """Describe a `DualEncoder` or `LateInteractionEncoder` that was loaded from `folder`."""
-    sides = list(dict.fromkeys((model.query, model.passage)))
-    config = getattr(getattr(sides[0].backbone, "model", sides[0].backbone), "config", None)
+    sides = {"query": model.query, "passage": model.passage}
+    config = getattr(getattr(model.query.backbone, "model", model.query.backbone), "config", None)
     backbone = "static" if config is None else f"transformer ({config.model_type})"
-    maps = [side.language_maps for side in sides if getattr(side, "language_maps", None) is not None]
+    maps = [side.language_maps for side in sides.values() if getattr(side, "language_maps", None) is not None]
     return ModelInfo(
         folder=str(folder),
         kind=f"late interaction, {backbone}" if has_token_vectors(model) else backbone,
-        encoders=len(sides),
+        encoders=len(set(sides.values())),
         dim=model.dim,
         layers=0 if config is None else config.num_hidden_layers,
         similarity=model.similarity,
-        max_length={role: side.settings.length(role) for role, side in _by_role(sides)},
-        prompts={role: prompt for role, side in _by_role(sides) if (prompt := side.settings.prompt(role))},
+        max_length={role: side.settings.length(role) for role, side in sides.items()},
+        prompts={role: prompt for role, side in sides.items() if (prompt := side.settings.prompt(role))},
         languages=sorted({lang for one in maps for lang in one.languages}),
         licence=licence(folder),
     )
-
-
-def _by_role(sides: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    return zip(("query", "passage"), (sides[0], sides[-1]), strict=True)
 
 
 def licence(folder: Path) -> str:

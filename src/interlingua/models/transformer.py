@@ -31,7 +31,7 @@ from transformers.masking_utils import sdpa_mask
 
 from interlingua.errors import BadInput
 from interlingua.models.folder import Pooling, require_safetensors
-from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE, Packed, Run, inverse, pack, pool_packed
+from interlingua.models.inference.packing import OFFSET_POSITIONS, PACKABLE, Packed, Run, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
 ATTENTION = "interlingua_packed"
@@ -56,11 +56,6 @@ def quiet() -> Iterator[None]:
 def can_pack(model: PreTrainedModel) -> bool:
     """Whether `model` is of a type whose positions and attention packing is known to get right."""
     return model.config.model_type in PACKABLE and not getattr(model.config, "is_decoder", False)
-
-
-def prepare(model: PreTrainedModel) -> None:
-    """Let `model` take packed rows; padded batches go on working as before."""
-    model.set_attn_implementation(ATTENTION)
 
 
 def forward(model: PreTrainedModel, packed: Packed, *, hidden_states: bool = False) -> Any:
@@ -170,7 +165,7 @@ class Transformer(nn.Module):
         self.subwords = Subwords(tokenizer.backend_tokenizer, special=True)
         self.packed: bool | None = None
         if can_pack(model):
-            prepare(model)
+            model.set_attn_implementation(ATTENTION)  # takes packed rows; padded batches go on working as before
         pooler = getattr(model, "pooler", None)
         if isinstance(pooler, nn.Module):
             # Never used (vectors come from token states), so never trained: distributed training would wait for it.
@@ -238,7 +233,7 @@ class Transformer(nn.Module):
         else:
             states = forward(self.model, packed).last_hidden_state[0]
             vectors = pool_packed(states, packed.runs, pooling)
-        return vectors[inverse(order, vectors.device)]
+        return vectors[torch.tensor(order).argsort().to(vectors.device)]
 
     def token_states(
         self, ids: Sequence[Sequence[int]], layer: int | None = None

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from interlingua.data.linked import SpanMode, SpanPair, cut
-from interlingua.errors import BadInput, suggestion
+from interlingua.errors import BadInput
 from interlingua.models.encode import TokenVectors
 from interlingua.models.inference.packing import Run
 from interlingua.models.late_interaction import Model, RoleEncoder
@@ -31,6 +31,7 @@ from interlingua.objectives.objective import (
     SpanObjective,
     Spans,
     by_language,
+    check_known,
     check_temperature,
     product,
     reduced,
@@ -190,8 +191,8 @@ def comparable_contrastive(
     Returns:
         A float32 scalar (no pairs: a zero connected to the graph); with reduction "none" `[2 · pairs]`, sources first.
     """
-    _known("similarity", similarity, ("maxsim", "cls"))
-    _known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
+    check_known("similarity", similarity, ("maxsim", "cls"))
+    check_known("denominator", denominator, ("simclr", "as_printed_crosslingual"))
     check_temperature(temperature)
     pairs = len(source)
     dimensions = (2, 3) if similarity == "cls" else (3,)
@@ -238,11 +239,6 @@ def _maxsim_of_all(
         spans = F.normalize(spans, dim=-1)
     scores = maxsim(spans, mask, spans, mask)
     return scores / mask.sum(1, keepdim=True) if length_norm else scores
-
-
-def _known(what: str, value: str, values: tuple[str, ...]) -> None:
-    if value not in values:
-        raise BadInput(f"{what} '{value}' is not known.{suggestion(value, values)}")
 
 
 class Comparable(SpanObjective):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from interlingua.data.records import ParallelPair, Sentence
-from interlingua.errors import BadInput, suggestion
+from interlingua.errors import BadInput
 from interlingua.objectives.objective import (
     Batch,
     Loss,
@@ -21,6 +21,7 @@ from interlingua.objectives.objective import (
     Roles,
     Texts,
     by_language,
+    check_known,
     check_paired,
     check_temperature,
     require,
@@ -89,8 +90,7 @@ def language_rows(
 ) -> tuple[Tensor, Tensor]:
     """Per pair: the sum over k, and the number of its terms (contrastive: two for each k; squares: one for each k;
     divergence: one); both `[pairs]`."""
-    if form not in get_args(Form):
-        raise BadInput(f"form '{form}' is not known.{suggestion(form, get_args(Form))}")
+    check_known("form", form, get_args(Form))
     check_paired(source, target, "language loss")
     check_temperature(temperature)
     pairs = len(source)
@@ -129,8 +129,7 @@ def _divergence(a: Tensor, b: Tensor, left_out: Tensor) -> Tensor:
 
 def _normalised(sums: Tensor, terms: Tensor, sentences: int, normalizer: str) -> Tensor:
     """The loss of these rows among N `sentences`; with no rows, a zero that is connected to the graph."""
-    if normalizer not in ("mean", "paper"):
-        raise BadInput(f"normalizer '{normalizer}' is not known.{suggestion(normalizer, ['mean', 'paper'])}")
+    check_known("normalizer", normalizer, ("mean", "paper"))
     if not len(sums):
         return sums.sum()
     return sums.sum() / (terms.sum().clamp(min=1) if normalizer == "mean" else sentences * (sentences - 2))

@@ -27,13 +27,18 @@ from interlingua.models.subwords import Text as Text
 from interlingua.settings import Settings
 
 
+def check_known(what: str, value: str, values: Iterable[str]) -> None:
+    """Raise BadInput unless `value` is one of `values`."""
+    if value not in (known := list(values)):
+        raise BadInput(f"{what} '{value}' is not known.{suggestion(value, known)}")
+
+
 def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
     """`[rows of a, rows of b]` similarities, float32. A zero vector has cosine 0 with everything.
 
     Raises BadInput for an unknown `kind` or vectors of different length.
     """
-    if kind not in get_args(Similarity):
-        raise BadInput(f"similarity '{kind}' is not known.{suggestion(kind, get_args(Similarity))}")
+    check_known("similarity", kind, get_args(Similarity))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise BadInput(f"vectors must be [rows, dim] with one dim; got {list(a.shape)} and {list(b.shape)}.")
     a, b = a.float(), b.float()
@@ -68,8 +73,7 @@ Reduction = Literal["mean", "none"]
 
 def reduced(rows: Tensor, reduction: Reduction = "mean") -> Tensor:
     """The mean of `rows`; of no rows a zero that is connected to the graph. With "none" the rows themselves."""
-    if reduction not in get_args(Reduction):
-        raise BadInput(f"reduction '{reduction}' is not known.{suggestion(reduction, get_args(Reduction))}")
+    check_known("reduction", reduction, get_args(Reduction))
     if reduction == "none":
         return rows
     return rows.mean() if len(rows) else rows.sum()

@@ -61,7 +61,8 @@ def translation_ranking(
     """
     check_paired(source, target, "translation ranking")
     check_temperature(temperature)
-    check_margin(margin)
+    if not 0 <= margin < 2:  # the range of a difference of cosines
+        raise BadInput(f"margin must be at least 0 and less than 2, got {margin}.")
     scores = similarities(source, target)
     own = torch.eye(len(source), dtype=torch.bool, device=scores.device)
     logits = (scores - margin * own) / temperature
@@ -70,12 +71,6 @@ def translation_ranking(
     gold = torch.arange(len(source), device=scores.device)
     rows = F.cross_entropy(logits, gold, reduction="none") + F.cross_entropy(logits.T, gold, reduction="none")
     return reduced(rows, reduction)
-
-
-def check_margin(margin: float) -> None:
-    """Raise BadInput unless the margin lies in [0, 2), the range of a difference of cosines."""
-    if not 0 <= margin < 2:
-        raise BadInput(f"margin must be at least 0 and less than 2, got {margin}.")
 
 
 class TranslationRanking(Objective):

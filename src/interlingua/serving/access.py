@@ -132,9 +132,9 @@ def read_tokens(file: str | Path) -> tuple[Token, ...]:
         entry = Token.checked(
             {"name": name, "scopes": tuple(scopes.split(",")), "token": "" if token == "-" else token}, where
         )
-        for what, attribute in (("name", "name"), ("token", "token")):
+        for attribute in ("name", "token"):
             if any(getattr(other, attribute) == getattr(entry, attribute) for other in tokens):
-                raise BadInput(f"{where}: another line has this {what}.")
+                raise BadInput(f"{where}: another line has this {attribute}.")
         tokens.append(entry)
     if not tokens:
         raise BadInput(f"{file}: no token. A line is: name, scopes, token.")

@@ -90,7 +90,8 @@ class Batcher:
         self.max_batch, self.delay, self.queue, self.timeout, self.on_batch = max_batch, delay, queue, timeout, on_batch
         self._jobs: deque[_Job] = deque()
         self._news = asyncio.Event()
-        self._closing = False
+        self.closing = False
+        """Whether `close` was called."""
         self._busy_since: float | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._loop: asyncio.Task[None] | None = None
@@ -101,7 +102,7 @@ class Batcher:
 
     async def close(self) -> None:
         """Take nothing more, finish what waits, and end the thread."""
-        self._closing = True
+        self.closing = True
         self._news.set()
         if self._loop is not None:
             await self._loop
@@ -117,18 +118,13 @@ class Batcher:
         """Whether one batch has been running for longer than a request may take."""
         return self._busy_since is not None and monotonic() - self._busy_since > self.timeout
 
-    @property
-    def closing(self) -> bool:
-        """Whether `close` was called."""
-        return self._closing
-
     async def submit(self, call: Call[Item, Result], item: Item, size: int = 1, *, patient: bool = False) -> Result:
         """`call([item])[0]`, together with others. `size` is how many texts the item holds; `patient`
         ones do not wait for company, and wait without an end for the answer.
 
         Raises ApiError: 503 when the queue is full or closed, 504 when `timeout` has passed.
         """
-        if self._closing:
+        if self.closing:
             raise ApiError(
                 503, "shutting_down", "the server is shutting down. Try again in a few seconds.", {"Retry-After": "5"}
             )
@@ -169,7 +165,7 @@ class Batcher:
 
     async def _company(self) -> bool:
         """Wait for a request, then for others beside it; False when there will be none any more."""
-        while not self._closing:
+        while not self.closing:
             if self._jobs:
                 remaining = self._jobs[0].since + self.delay - monotonic()
                 if remaining <= 0 or sum(job.size for job in self._jobs) >= self.max_batch:

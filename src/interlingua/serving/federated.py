@@ -45,7 +45,8 @@ class Federated:
         parts = [part for search, view in pairs if (part := narrowed(search, view)) is not None]
         first, budget = self.searches[0], Budget(self.searches[0].seconds)
         rankings = [part.found(items, budget) for part in parts]
-        facets = self._facets(parts)
+        with budget.stage("counting", *items):
+            facets = self._facets(parts)
         models = [search.index.metadata.fingerprint for search in self.searches]
         same_model = all(model == models[0] for model in models)
         comparable = first.reranker is not None or (first.mode == "dense" and same_model)

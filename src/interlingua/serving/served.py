@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path as FilePath
 from typing import Annotated, NamedTuple
 
@@ -120,11 +120,9 @@ class Served:
     async def look_again(self) -> None:
         """Ask every index a question, where one could not be read before. Where all answer, none is unavailable."""
         if self.failed:
-            self.failed = False
-            try:
+            with suppress(BadInput, Busy, Damaged, NotFound, Stale, ApiError, OSError):
                 await ask_each(tuple(self.services.values()), Warm, None)
-            except (BadInput, Busy, Damaged, NotFound, Stale, ApiError, OSError):
-                self.failed = True
+                self.failed = False
 
     def told(self, error: InterlinguaError) -> str:
         """The error without the places of the indexes, which are no business of a client."""

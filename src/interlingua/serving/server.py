@@ -204,7 +204,9 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self.open.again(self)
-        if self._reading is None:
+        if self.refusal is None:  # else the clock for its end runs
+            if self._reading is not None:
+                self._reading.cancel()  # of an earlier answer, which had another size
             self._watch_reading(self.transport.get_write_buffer_size())
 
     def send_400_response(self, msg: str) -> None:

@@ -7,7 +7,7 @@ import threading
 
 from interlingua.errors import BadInput, Busy, Damaged, NotFound, Stale
 from interlingua.index.index import Index
-from interlingua.index.store import store_class
+from interlingua.index.local.store import LocalStore
 
 logger = logging.getLogger(__name__)
 
@@ -16,18 +16,18 @@ DAY = 86_400.0
 
 class Watch:
     """A thread that reads the files of an index in a folder at `pace` bytes a second, from the first to the last, and
-    begins again after `pause` seconds. What is damaged is said in one line; a cache is made again from the passages
+    begins again after a day. What is damaged is said in one line; a cache is made again from the passages
     and searched from then on. `name` is that of the index in these lines, where there are several."""
 
-    def __init__(self, index: Index, pace: float, pause: float = DAY, name: str = "") -> None:
-        self.index, self.pace, self.pause = index, pace, pause
+    def __init__(self, index: Index, pace: float, name: str = "") -> None:
+        self.index, self.pace = index, pace
         self._said = f"index '{name}': " if name else ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
         """Begin, unless the pace is 0 or the index is looked after elsewhere (Milvus)."""
-        if self.pace > 0 and isinstance(self.index, Index):
+        if self.pace > 0 and isinstance(getattr(self.index, "store", None), LocalStore):
             self._thread.start()
 
     def close(self) -> None:
@@ -42,13 +42,12 @@ class Watch:
                 return  # no index in a folder
             except (Busy, Damaged, NotFound, Stale, OSError) as error:
                 logger.warning(f"{self._said}the index could not be checked ({' '.join(str(error).split())})")
-            self._stop.wait(self.pause)
+            self._stop.wait(DAY)
 
     def look(self) -> None:
         """Check all files once."""
-        place = str(self.index.path)
         derived = False
-        for finding in store_class(place).check(place, self.pace, rows=False):
+        for finding in LocalStore.check(str(self.index.path), self.pace, rows=False):
             if self._stop.is_set():
                 return
             if finding.advice:

@@ -153,7 +153,9 @@ def code_of_pair(tag: str) -> str | None:
             f"Write '{lang}' or '{other}-{lang}'."
         )
     codes = [code_in_name(code) for code in tag.split("-")] if re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", tag) else []
-    return "-".join(map(str, codes)) if len(codes) == 2 and all(codes) else None
+    if len(set(codes)) < 2 or not all(codes) or tag.endswith(("-in", "-mo")):  # India, Macau: once codes of id and ro
+        return None
+    return "-".join(map(str, codes))
 
 
 def language_at_end(name: str) -> str | None:

@@ -22,14 +22,13 @@ from interlingua.errors import BadInput
 from interlingua.files import alone, atomic_write
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import default_device
-from interlingua.models.folder import model_folder
+from interlingua.models.folder import folder_here, model_folder
 from interlingua.models.inference.machine import cpu_has_bfloat16
 from interlingua.models.late_interaction import LateInteractionEncoder, Model, is_late, load_any
 from interlingua.models.static.embedding import StaticEmbedding
 from interlingua.models.subwords import Text
 from interlingua.objectives import Distillation, LateInteraction, Retrieval, StateDistillation
 from interlingua.objectives.distillation import TeacherSpec, taught_texts
-from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone, build_encoder, freeze
 from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
@@ -45,7 +44,6 @@ from interlingua.training.weighted import (
     check,
     data_read,
     data_trained_on,
-    kind_of,
     options_of,
     weighted_objective,
 )
@@ -88,6 +86,9 @@ def _train(recipe: Recipe, out: Path, device: str | None, processes: Processes) 
             logger.info(f"{out}: complete; the model is {out / 'model'}")
         return load_any(out / "model", device=str(processes.device))
     start = _warm_up(recipe, out, device)
+    name = Backbone.of(recipe.model.backbone).name
+    if processes.first and start is None and name is not None and not (out / "start").exists():
+        folder_here(name)  # a folder that is not there is said before the data is read
     stores = _stores(recipe, out, processes)
     model = _start(recipe, out, start, stores, processes).to(processes.device)
     # new heads start the same on every process, whether or not `start` was there already
@@ -135,11 +136,10 @@ def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
     if recipe.warm_up is None:
         return None
     tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
-    tree["model"] = (
-        recipe.model.model_dump(mode="json")
-        | {"encoders": "tied", "late_interaction": None, "norm_power": 1.0, "sif_coefficient": None}
-        | dict(recipe.warm_up.get("model", {}))
-    )
+    inherited = recipe.model.model_dump(mode="json")
+    inherited |= {"encoders": "tied", "late_interaction": None, "norm_power": 1.0, "sif_coefficient": None}
+    own = recipe.warm_up.get("model") or {}
+    tree["model"] = inherited | own if isinstance(own, dict) else own
     train(resolve(tree, where="warm_up"), out / "warm_up", device)
     return out / "warm_up" / "model"
 
@@ -335,11 +335,14 @@ def _teachers(
     teachers: dict[str, TeacherVectors | TeacherStates] = {}
     pupils: dict[str, list[tuple[str, TeacherSpec, Distillation.Settings, Stream[Any]]]] = {}
     for name, spec in specs.items():
-        if kind_of(name, spec) == "state_distillation":
-            teachers[name] = _state_teacher(name, options_of(name, spec, recipe)[1], model, processes)
-        elif kind_of(name, spec) == "distillation":
-            entry, options = options_of(name, spec, recipe)
-            assert isinstance(options, Distillation.Settings)
+        entry, options = options_of(name, spec, recipe)
+        if isinstance(options, StateDistillation.Settings):
+            assert isinstance(model, DualEncoder)
+            student = model.query if options.on == "query" else model.passage
+            if student.is_static:
+                raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
+            teachers[name] = TeacherStates(f"objectives.{name}", options, student, processes.device)
+        elif isinstance(options, Distillation.Settings):
             assert not callable(options.teacher)  # nothing in a recipe is
             source = options.teacher
             teacher = TeacherSpec(model=source) if isinstance(source, str) else source  # type: ignore[call-arg]
@@ -361,17 +364,6 @@ def _teachers(
                 vectors[teacher.centre] = learn_from(teacher, texts, model.dim, place, processes)
             teachers[name] = vectors[teacher.centre]
     return teachers
-
-
-def _state_teacher(name: str, options: Settings, model: Model, processes: Processes) -> TeacherStates:
-    """The states that a model learns, of the layers that teach it."""
-    assert isinstance(options, StateDistillation.Settings)
-    assert isinstance(options.teacher, str)
-    assert isinstance(model, DualEncoder)
-    student = model.query if options.on == "query" else model.passage
-    if student.is_static:
-        raise BadInput(f"objectives.{name} {WITHOUT_STATES}")
-    return TeacherStates(f"objectives.{name}", options, student, processes.device)
 
 
 def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:

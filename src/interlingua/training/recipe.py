@@ -238,15 +238,11 @@ def _renamed(tree: Any) -> Any:
     """A kept recipe with the names that its fields have now."""
     if not isinstance(tree, dict):
         return tree
-    parts = {"model": ModelSpec.former_names, "training": TrainingSpec.former_names}
-    return {
-        key: {parts[key].get(name, name): option for name, option in value.items()}
-        if key in parts and isinstance(value, dict)
-        else _renamed(value)
-        if key == "warm_up"
-        else value
-        for key, value in tree.items()
-    }
+    tree = tree | {"warm_up": _renamed(tree.get("warm_up"))}
+    for part, names in (("model", ModelSpec.former_names), ("training", TrainingSpec.former_names)):
+        if isinstance(tree.get(part), dict):
+            tree[part] = {names.get(name, name): option for name, option in tree[part].items()}
+    return tree
 
 
 def recipe_folder() -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -154,12 +154,6 @@ def present(name: str, data: Mapping[str, bool], available: Collection[str]) -> 
     return [entry for entry in data if entry in available]
 
 
-def data_of(name: str, spec: dict[str, Any], recipe: Recipe) -> list[str]:
-    """The data that an entry of `objectives` reads. Raises BadInput where the recipe lacks what it needs."""
-    entry, options = options_of(name, spec, recipe)
-    return present(name, named(_streams(kind_of(name, spec), options), entry.reads), recipe.data)
-
-
 def _streams(kind: str, options: Objective.Settings) -> tuple[str, ...]:
     """The streams of an objective with these options, with a "?" behind those that may be missing."""
     return (options.of,) if isinstance(options, Distillation.Settings) else OBJECTIVES[kind].streams
@@ -174,10 +168,13 @@ def _check_data(name: str, entry: Entry, streams: Iterable[str], recipe: Recipe)
 
 
 def data_trained_on(recipe: Recipe) -> set[str]:
-    """The data that the recipe's objectives read."""
-    return {
-        data for name, spec in recipe.objectives.items() if spec is not None for data in data_of(name, spec, recipe)
-    }
+    """The data that the recipe's objectives read. Raises BadInput where it lacks what one of them needs."""
+    names: set[str] = set()
+    for name, spec in recipe.objectives.items():
+        if spec is not None:
+            entry, options = options_of(name, spec, recipe)
+            names.update(present(name, named(_streams(kind_of(name, spec), options), entry.reads), recipe.data))
+    return names
 
 
 def data_read(recipe: Recipe) -> set[str]:
@@ -257,7 +254,7 @@ def is_static(recipe: Recipe) -> bool:
     backbone = Backbone.of(recipe.model.backbone)
     if (name := backbone.name) is None:
         return backbone.static is not None
-    if name != DEFAULT and not name.startswith(PACKAGE) and not Path(name).expanduser().is_dir():
+    if name != DEFAULT and not name.startswith(PACKAGE) and not os.path.isdir(os.path.expanduser(name)):
         return False
     folder = model_folder(name)
     return (folder / "modules.json").is_file() and all(
@@ -361,18 +358,6 @@ def start_head(head: MaskedLanguageModelHead, recipe: Recipe) -> str:
 def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     """Say what the person should know about this combination before hours pass."""
     for weighted in objectives:
-        context = weighted.objective
-        if not isinstance(context, ContextPrediction):
-            continue
-        (stream,) = weighted.streams(streams)
-        for lang, documents in streams[stream].sizes.items():
-            if context.bank.size > documents and not (context.bank.shared or context.bank.total):
-                logger.warning(
-                    f"note: the memory bank holds {context.bank.size:,} vectors, more than the {documents:,} documents "
-                    f"in '{lang}': it will hold sentences of one document, and of earlier weights, many times. "
-                    f"Consider a smaller objectives.{weighted.name}.bank."
-                )
-    for weighted in objectives:
         _advise_on(weighted, recipe, streams)
     for name, source in streams.items():
         if source.batch_size > (records := sum(source.sizes.values())):
@@ -389,6 +374,15 @@ def advise(objectives: list[WeightedObjective], recipe: Recipe, streams: Mapping
 
 def _advise_on(weighted: WeightedObjective, recipe: Recipe, streams: Mapping[str, Stream[Any]]) -> None:
     objective, name = weighted.objective, weighted.name
+    if isinstance(objective, ContextPrediction) and not ((bank := objective.bank).shared or bank.total):
+        (stream,) = weighted.streams(streams)
+        for lang, documents in streams[stream].sizes.items():
+            if bank.size > documents:
+                logger.warning(
+                    f"note: the memory bank holds {bank.size:,} vectors, more than the {documents:,} documents in "
+                    f"'{lang}': it will hold sentences of one document, and of earlier weights, many times. "
+                    f"Consider a smaller objectives.{name}.bank."
+                )
     in_batch = isinstance(objective, (Semantic, TranslationRanking)) or (
         isinstance(objective, Retrieval) and not objective.settings.hard_negatives
     )

@@ -376,7 +376,7 @@ def print_xor(
     tables = [results_table(systems, measure, intervals=intervals) for measure in scores]
     print(render_tables(tables, arguments.format, digits=1, intervals=intervals))
     for name, run in runs.items() if arguments.runs else ():
-        run.write_trec(Path(arguments.runs) / f"{slug(name)}.xor-retrieve.run", tag=slug(name))
+        run.write_trec(Path(arguments.runs) / f"{run_file(name)}.xor-retrieve.run", tag=run_file(name))
     results = next(iter(systems.values()))
     queries = [query for result in results for query in next(iter(result.scores.per_query.values()))]
     messages = [unanswered(file, predicted[file], queries, arguments.xor) for file in arguments.predictions]

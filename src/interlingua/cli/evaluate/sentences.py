@@ -75,7 +75,11 @@ def read_translations(arguments: argparse.Namespace) -> dict[str, list[ParallelP
             raise BadInput(
                 "--pairs: two of them are the same languages. Both directions are measured anyway: give each pair once."
             )
-        sets = dict(pair_sets)
+        names = [name for name, _ in pair_sets]  # two joins may have files of one name, in two folders
+        sets = {
+            name if names.count(name) == 1 else f"{name} ({codes})": pairs
+            for codes, (name, pairs) in zip(arguments.pairs, pair_sets, strict=True)
+        }
     for name, pairs in sets.items():
         check_languages(pairs, name, arguments.tatoeba_protocol or "both")
     if arguments.picture and len(sets) != 1:

@@ -91,11 +91,7 @@ class Blocks:
     def put(self, block: Block) -> None:
         """Take in a paragraph that was read elsewhere, below the title of this document."""
         path = [self.title, block.title] if block.title and self.title else [block.title or self.title]
-        self._done.append(Block(block.text, BETWEEN.join(path), block.lang or self.lang, block.section))
-
-    def is_filled(self) -> bool:
-        """Whether there is a block that was not taken."""
-        return bool(self._done)
+        self._done.append(Block(block.text, BETWEEN.join(path), self.lang or block.lang, block.section))
 
     def take(self) -> list[Block]:
         """The blocks that became whole since the last call."""

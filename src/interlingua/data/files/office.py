@@ -22,6 +22,7 @@ from interlingua.data.files.chunks import Block, Blocks
 from interlingua.data.files.encoding import page_text
 from interlingua.data.files.pages import html_blocks
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
+from interlingua.errors import NotFound
 from interlingua.files import open_input
 from interlingua.text.languages import find_code
 
@@ -54,7 +55,7 @@ def whole(kind: str) -> Callable[[Callable[[BinaryIO], Blocks]], Callable[[Sourc
             try:
                 with open_input(source.path) as stream:
                     blocks = read(io.BytesIO(stream.read()))
-            except (BadFile, MissingExtra):
+            except (BadFile, MissingExtra, NotFound):
                 raise
             except Exception as error:
                 reason = " ".join(str(error).split())[:200]
@@ -81,15 +82,16 @@ def read_pdf(stream: BinaryIO) -> Blocks:
         raise BadFile("is encrypted. Save it without a password")
     blocks = Blocks()
     blocks.title = _one_line(getattr(document.metadata, "title", None))
-    for page in document.pages:
-        for paragraph in re.split(r"\n\s*\n", page.extract_text()):
-            blocks.add(_joined(paragraph))
-            blocks.end()
-    if not blocks.is_filled():
+    pages = [page.extract_text() for page in document.pages]
+    if not any(map(str.strip, pages)):
         raise BadFile(
-            f"holds no text on its {len(document.pages):,} pages, so it is scanned. Recognise the text first, with "
+            f"holds no text on its {len(pages):,} pages, so it is scanned. Recognise the text first, with "
             "`ocrmypdf` for instance"
         )
+    for text in pages:
+        for paragraph in re.split(r"\n\s*\n", text):
+            blocks.add(_joined(paragraph))
+            blocks.end()
     return blocks
 
 

@@ -116,7 +116,8 @@ def to_row(cells: Mapping[str, Any], chosen: Mapping[str, str], left_out: set[st
     text = string(values, "text", "")
     if not text.strip():
         raise BadRow(f"no '{chosen['text']}'")
-    lang = lang_of(values, None) if str(values.get("lang") or "").strip() else ""
+    tag = values.get("lang")
+    lang = lang_of(values, None) if tag == tag and str(tag or "").strip() else ""  # NaN is a gap
     metadata: dict[str, str] = {}
     for name, value in cells.items():
         if name == "metadata" and isinstance(value, dict) and name not in chosen.values():
@@ -190,7 +191,7 @@ def _csv_rows(lines: Iterator[str], separator: str, before: int) -> Iterator[tup
             if "end of data" in str(error):
                 raise BadFile(f"{error}, so the whole file is left out. {QUOTES}", line) from error
             row = error
-        if row:
+        if isinstance(row, csv.Error) or (row and not (len(row) == 1 and row[0].isspace())):
             yield line, row
         line = before + table.line_num + 1
 

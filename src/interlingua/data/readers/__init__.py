@@ -142,10 +142,10 @@ def read_sentences(
         if side not in SIDES:
             raise BadInput(f"side='{side}' is unknown.{suggestion(side, SIDES)}")
         reader_options = options if lang is None else {"lang": lang, **options}  # that no pair has: the error says so
-        files = group(path, alone=True) if format is None else []
+        files = group(path, alone=True) if format is None and not encyclopedia.is_encyclopedia(path) else []
         plain_files = [file for file in files if isinstance(file, Path) and _is_plain_text(file, head(file))]
         if plain_files:
-            sentences = read_all(plain_files, [one for one in SENTENCES if one.name == "text"], None, on_bad_row, {})
+            sentences = read_all(plain_files, SENTENCES, "text", on_bad_row, {})
             rest = [file for file in files if file not in plain_files]
             pairs = read_all(rest, PARALLEL, None, on_bad_row, reader_options) if rest else iter(())
             return chain(_side(pairs, side), sentences)
@@ -154,18 +154,14 @@ def read_sentences(
         _no_options(options)
         return encyclopedia.sentences(encyclopedia.split_of(path, None), _langs(lang))
     paths = expand(path)
-    for one in paths if format is None else ():
-        _check_side(one, head(one))
+    for file in paths if format is None else ():
+        start = head(file)
+        if not matching(SENTENCES, file, start) and (parallel := matching(PARALLEL, file, start)):
+            raise BadInput(
+                f"{file}: looks like parallel text ({parallel.name}). Say which side to read, source, target, foreign "
+                "or both: --side foreign, or in a recipe `options: {side: foreign}`."
+            )
     return read_all(paths, SENTENCES, format, on_bad_row, {"lang": lang, **options})
-
-
-def _check_side(file: Path, start: str) -> None:
-    """Raise BadInput for parallel text, of which nothing says what side is wanted."""
-    if not matching(SENTENCES, file, start) and (parallel := matching(PARALLEL, file, start)):
-        raise BadInput(
-            f"{file}: looks like parallel text ({parallel.name}). Say which side to read, source, target, foreign or "
-            "both: --side foreign, or in a recipe `options: {side: foreign}`."
-        )
 
 
 def _langs(lang: str | None) -> list[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -216,7 +217,8 @@ def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Ite
     langs = normalise_code(options.source_lang), normalise_code(target_lang)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
         id_sets: tuple[set[str], set[str]] = set(), set()
-        for pair in best_pairs(path, bad, options.grade):
+        found = bad.parsed(path, filled_lines(path), lambda line: _pairs(line, options.grade))
+        for pair in chain.from_iterable(found):
             spool.write("\t".join(pair) + "\n")
             for ids, document_id in zip(id_sets, pair, strict=True):
                 ids.add(document_id)
@@ -235,13 +237,8 @@ def read_clirmatrix(path: Path, bad: BadRows, options: ClirMatrixOptions) -> Ite
                     yield linked(*(store[row] for store, row in zip(stores, numbers, strict=True)))
 
 
-def best_pairs(path: Path, bad: BadRows, grade: int) -> Iterator[tuple[str, str]]:
-    """(query id, document id) of every result of at least this grade."""
-    for pairs in bad.parsed(path, filled_lines(path), lambda line: _pairs(line, grade)):
-        yield from pairs
-
-
 def _pairs(line: str, grade: int) -> list[tuple[str, str]]:
+    """(query id, document id) of every result of at least this grade."""
     row = json_object(line)
     query, results = string(row, "src_id"), row.get("tgt_results")
     if not isinstance(results, list) or not all(isinstance(result, list) and len(result) == 2 for result in results):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from interlingua.data.readers.questions import is_triples
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
-from interlingua.data.readers.source import Format, NoOptions, PathLike, columns, expand, filled_lines, head, recognise
+from interlingua.data.readers.source import Format, NoOptions, PathLike, expand, filled_lines, head, recognise
 from interlingua.data.records import Passage, Query
 from interlingua.settings import Settings
 
@@ -148,10 +149,6 @@ def _read_qrels(path: Path, bad: BadRows, options: NoOptions) -> Iterator[IdTrip
             bad.passed_over(path, "judgements of grade 0 are no positives")
 
 
-def _matches_tsv(path: Path, start: str) -> bool:
-    return columns(start) >= 3
-
-
 class TsvOptions(Settings):
     """Options that describe the columns."""
 
@@ -199,5 +196,5 @@ def _number(value: object) -> float:
 TRIPLES: tuple[Format[IdTriple], ...] = (
     Format("jsonl", "jsonl of [query, positive, negatives …] by id, perhaps with scores", _read_json, _matches_json),
     Format("qrels", "judgements of TREC or BEIR", _read_qrels, _matches_qrels),
-    Format("tsv", "TSV of query, positive, negative by id", _read_tsv, _matches_tsv, TsvOptions),
+    Format("tsv", "TSV of query, positive, negative by id", _read_tsv, is_triples, TsvOptions),
 )

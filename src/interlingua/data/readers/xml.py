@@ -241,7 +241,7 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, Segment]]:
     own: dict[str, str] = {}
     texts: dict[str, str] = {}
     text: TextOf | None = None
-    suggestions, line, draft = 0, 0, False
+    suggestions, line, draft, held = 0, 0, False, False
     for event in xml_events(path):
         if event.kind == "start" and event.name == "xliff":
             document = tags = _language_tags(event)
@@ -251,8 +251,10 @@ def _xliff_units(path: Path) -> Iterator[tuple[int, Segment]]:
             suggestions += 1 if event.kind == "start" else -1
         elif suggestions:
             continue
+        elif event.kind == "start" and event.name == "unit":  # of 2.0, which says here what 1.2 says of a trans-unit
+            held = _is_draft(event)
         elif event.kind == "start" and event.name in UNITS:
-            texts, own, line, draft = {}, {}, event.line, _is_draft(event)
+            texts, own, line, draft = {}, {}, event.line, held or _is_draft(event)
         elif event.kind == "end" and event.name in UNITS:
             yield line, Segment(texts, own | tags, draft)
         elif event.kind == "start" and event.name in ("source", "target"):
@@ -306,6 +308,8 @@ def read_po(path: Path, bad: BadRows, options: PairOptions) -> Iterator[Parallel
         texts = (entry.msgid, entry.msgstr)
         if entry.msgid_plural:
             forms = entry.msgstr_plural
+            if not forms:
+                raise BadRow("an entry with a plural has no msgstr[0]")
             texts = (entry.msgid_plural, forms[form if form in forms else max(forms)])
         if not all(text.strip() for text in texts):
             raise BadRow("an empty side")

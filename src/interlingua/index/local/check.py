@@ -147,7 +147,7 @@ def _read_rows(table: PassageTable) -> _Rows:
         vectors = vectors_of(batch, table.dim)
         if not np.isfinite(vectors).all():
             raise ValueError("a vector holds a number that is not finite")
-        rows = _texts(batch)
+        rows = batch.select([*TEXTS, COLUMN]).to_pylist()
         numbers.append(batch.column("number").to_numpy().copy())
         digests.append(_digests(rows, vectors))
         names.append(np.array([_digest([row["source"], row["id"]]) for row in rows], dtype=np.uint64))
@@ -202,11 +202,6 @@ def _check_gone(cache: Segment, path: Path, table: _Rows) -> None:
         return  # a writer has made another cache
     if cache.version == table.version and (missing := int((~among(numbers, live) & ~among(numbers, cache.gone)).sum())):
         raise ValueError(f"{missing:,} passages that are gone are not named in it")
-
-
-def _texts(batch: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = batch.select([*TEXTS, COLUMN]).to_pylist()
-    return rows
 
 
 def _digests(rows: Sequence[Mapping[str, Any]], vectors: NDArray[np.float32]) -> Digests:

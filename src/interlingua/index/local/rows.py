@@ -192,7 +192,7 @@ class PassageRows:
         for batch in self.batches:
             column = batch.column("metadata")
             pairs = column.flatten()
-            indices = pc.indices_nonzero(pc.equal(pairs.field("key"), _scalar(key)))
+            indices = pc.indices_nonzero(pc.equal(pairs.field("key"), _strings([key])[0]))
             # `to_numpy` would import pandas, too
             rows.append(np.from_dlpack(pc.list_parent_indices(column).take(indices)).astype(np.int16))
             parts.append(pairs.field("value").take(indices).dictionary_encode())
@@ -230,11 +230,6 @@ class PassageRows:
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return ranks
-
-
-def _scalar(text: str) -> Any:
-    """A string of Arrow."""
-    return _strings([text])[0]
 
 
 def _strings(texts: Sequence[str]) -> Any:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isqrt
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,14 +173,6 @@ def approximately(store: PassageTable) -> DenseSearch:
     return search
 
 
-class _Asked(NamedTuple):
-    """A question's terms in a segment, as `TermSearch.matches` takes them."""
-
-    terms: list[int]
-    idfs: list[float]
-    times: list[int]
-
-
 class Lexical:
     """Lucene's BM25 over the live rows of `snapshot`, with parameters `k1` and `b`: the weights of
     `interlingua.retrieval.bm25.postings` for the counts of now, summed in the order of the question's terms."""
@@ -196,16 +188,15 @@ class Lexical:
     def matches(self, terms: Counter[str], depth: int, chosen: Sequence[Mask | None]) -> LexicalMatches[Place]:
         """The `depth` best of the `chosen` rows of each segment, those above 0 only; the scores of any live rows."""
         weights: dict[str, float] = {}
-        queries = [_Asked([], [], []) for _ in self._parts]
+        queries: list[tuple[list[int], list[float], list[int]]] = [([], [], []) for _ in self._parts]
         for term, times in terms.items():
             term_numbers = [part.postings.numbers([term]) for part in self._parts]
             count = sum(self._found(part, number) for part, numbers in enumerate(term_numbers) for number in numbers)
             weights[term] = float(inverse_frequency(count, len(self.snapshot)))
-            for query, numbers in zip(queries, term_numbers, strict=True):
-                for number in numbers:
-                    query.terms.append(number)
-                    query.idfs.append(weights[term])
-                    query.times.append(times)
+            for (asked, idfs, repeats), numbers in zip(queries, term_numbers, strict=True):
+                asked.extend(numbers)
+                idfs.extend([weights[term]] * len(numbers))
+                repeats.extend([times] * len(numbers))
         parts = [part.matches(*query) for part, query in zip(self._parts, queries, strict=True)]
         best: dict[Place, float] = {}
         for number, (segment, matches, mask) in enumerate(zip(self.snapshot.segments, parts, chosen, strict=True)):

@@ -233,7 +233,7 @@ class LocalStore(AddressedStore[Place]):
     def build(cls, address: str, encoder: Encoder, passages: Iterable[Passage], settings: BuildSettings) -> LocalStore:
         """As `AddressedStore.build`. From `interlingua.index.local.search.APPROXIMATE_FROM` passages on dense search is
         approximate."""
-        path = Path(address)
+        path = restore(Path(address))
         if path.exists() and not (path / MARKER).exists():
             raise BadInput(f"{path}: is not an index, so it is not overwritten. Choose another folder.")
         if path.exists() and not settings.overwrite:

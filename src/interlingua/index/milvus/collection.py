@@ -71,7 +71,7 @@ class Address:
         raise BadInput(f"'{text}': is no address of a collection. Write {_FORMS}.")
 
     def __str__(self) -> str:
-        return f"{self.uri}/{self.name}"
+        return f"milvus:{self.uri.removeprefix('http:')}/{self.name}"
 
 
 def connect(address: Address) -> Any:

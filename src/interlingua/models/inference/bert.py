@@ -16,7 +16,7 @@ from interlingua.models.folder import Pooling
 from interlingua.models.inference.int8 import Layer, rounded
 from interlingua.models.inference.kept import SCALES, TABLE, Config
 from interlingua.models.inference.layers import Layers, Table, layer_of, norm_of
-from interlingua.models.inference.packing import Packed, Run, inverse, pack, pool_packed
+from interlingua.models.inference.packing import Packed, Run, pack, pool_packed
 from interlingua.models.subwords import Subwords
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
@@ -118,7 +118,7 @@ class InferenceTransformer(nn.Module):
         """As `Transformer.vectors`, without gradient."""
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
         packed = pack([ids[i] for i in order], self.config, torch.device("cpu"))
-        return pool_packed(self._states(packed)[0], packed.runs, pooling)[inverse(order, torch.device("cpu"))]
+        return pool_packed(self._states(packed)[0], packed.runs, pooling)[torch.tensor(order).argsort()]
 
     def token_states(
         self, ids: Sequence[Sequence[int]], layer: int | None = None

@@ -122,6 +122,8 @@ class LightEncoder(EncodesByRole):
         return self.backbone.subwords(texts, prompt=prompt, template=template, max_length=length)
 
     def _encode(self, sentences: str | Sequence[Text], role: str, **options: Any) -> Floats | Tensor | list[Tensor]:
+        if not isinstance(sentences, str):
+            sentences, _ = as_texts(sentences)  # an iterator is read once
         if self._is_ours(sentences, options):
             return encode_side(self, sentences, role, **options)
         return self.whole()._encode(sentences, role, **options)

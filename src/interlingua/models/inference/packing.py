@@ -95,12 +95,3 @@ def pool_packed(states: Tensor, runs: list[Run], pooling: str) -> Tensor:
         texts = states[start : start + count * length].view(count, length, -1)
         parts.append(texts[:, 0].float() if pooling == "cls" else texts.float().mean(1))
     return torch.cat(parts)
-
-
-def inverse(order: list[int], device: torch.device) -> Tensor:
-    """The inverse of a permutation: the place in `order` of each number."""
-    import torch
-
-    places = torch.empty(len(order), dtype=torch.long)
-    places[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
-    return places.to(device)

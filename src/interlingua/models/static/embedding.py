@@ -153,7 +153,7 @@ class StaticEmbedding(nn.Module):
             torch.from_numpy(table.folded()),
             token_dropout=token_dropout,
             token_weights=token_weights,
-            int8=table.scales is not None,
+            int8=table.scales is not None and table.rows.dtype == np.int8,
         ), limit
 
 

@@ -301,10 +301,11 @@ def widened(bits: NDArray[np.uint16]) -> Floats:
 
 
 def int8_rows(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """Float32 rows `[rows, dim]` as int8 and a scale each: their product is within half a 127th of a row's largest
-    component."""
-    scales = np.maximum(np.abs(rows).max(axis=1, initial=0), np.finfo(np.float32).tiny) / np.float32(127)
-    return np.rint(rows / scales[:, None]).astype(np.int8), scales.astype(np.float32)
+    """Float32 rows `[rows, dim]` as int8, and the scale of each, a 127th of its largest component: `int8 · scale` is
+    within scale / 2 of the row. Symmetric: zero stays zero. A row of zeros has scale 0."""
+    scales = np.abs(rows).max(axis=1, initial=0) / np.float32(127)
+    parts = rows / np.where(scales > 0, scales, 1)[:, None]
+    return np.rint(parts).clip(-127, 127).astype(np.int8), scales.astype(np.float32)
 
 
 def check_vocabulary(subwords: Subwords, rows: int) -> None:

@@ -23,7 +23,8 @@ from torch.nn.functional import pad
 from interlingua.errors import BadInput
 from interlingua.lazy import compiled_module
 from interlingua.models.encode import TokenVectors, full_float32
-from interlingua.retrieval.late_interaction.token_store import Floats, TokenStore, quantised, tensor
+from interlingua.models.static.encoder import int8_rows
+from interlingua.retrieval.late_interaction.token_store import Floats, TokenStore, tensor
 
 CPU_PRODUCTS, PRODUCTS = 1 << 17, 1 << 24  # of one block in torch: what stays in a cache; on a device 64 MiB
 LEAST = 512  # tokens of a block, however many the queries
@@ -79,7 +80,7 @@ def maxsim_matrix(queries: TokenVectors, store: TokenStore, rows: Rows | None = 
     starts, stops = store.offsets[indices], store.offsets[indices + 1]
     weights: Floats = np.ones(len(tokens), dtype=np.float32)
     if store.dtype == "int8":
-        tokens, weights = quantised(tokens)
+        tokens, weights = int8_rows(tokens)
     query_tokens = _Queries(tokens, weights, np.cumsum(queries.counts, dtype=np.int64))
     scores: Floats = np.empty((len(queries), len(indices)), dtype=np.float32)
     compiled = kernels() if isinstance(store.tokens, np.ndarray) else None

@@ -27,7 +27,9 @@ SCORES_HELD = 1 << 22  # scores of all queries with a block of passages
 def passage_tokens(encoder: MultiVectorEncoder, passages: Iterable[Passage], **encode_options: Any) -> Iterator[Chunk]:
     """Encode `passages`, `CHUNK` at a time: ids and token vectors, as `TokenStore.build` takes them."""
     for chunk in batched(track(passages, "encode passages"), CHUNK):
-        yield _encoded(encoder, chunk, encode_options)
+        options = {"lang": [passage.lang or None for passage in chunk], **encode_options}
+        vectors = encoder.encode_document(passage_texts(chunk), **options)
+        yield [passage.id for passage in chunk], _checked(vectors, len(chunk))
 
 
 class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
@@ -160,13 +162,6 @@ class LateInteractionRetriever(LazyPassages[tuple[int, int]]):
         """The number of the store among those that are held, on the device."""
         self._stores.append(store if self.device is None else store.to(self.device))
         return len(self._stores) - 1
-
-
-def _encoded(encoder: MultiVectorEncoder, passages: Sequence[Passage], options: dict[str, Any]) -> Chunk:
-    texts = passage_texts(passages)
-    langs = [passage.lang or None for passage in passages]
-    vectors = encoder.encode_document(texts, **{"lang": langs, **options})
-    return [passage.id for passage in passages], _checked(vectors, len(passages))
 
 
 def _checked(vectors: TokenVectors, texts: int) -> TokenVectors:

@@ -9,6 +9,7 @@ and the prompt. `interlingua tokens INDEX` keeps those of passages; docs/results
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -131,8 +132,9 @@ class StateMaxSim(Generic[Row]):
 
         places = dict(kept)
         if new := [row for row in rows if row not in kept]:
-            chunks = passage_tokens(self.states, passages(new))
-            store = TokenStore.build(chunks, dtype="int8")
+            # by number: passages of two sources may have one id, and a store takes each once
+            numbered = [replace(passage, id=str(number)) for number, passage in enumerate(passages(new))]
+            store = TokenStore.build(passage_tokens(self.states, numbered), dtype="int8")
             places |= {row: (store, number) for number, row in enumerate(new)}
         return [PassageTokens(*places[row], int(places[row][0].counts[places[row][1]])) for row in rows]
 

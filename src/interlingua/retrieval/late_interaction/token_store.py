@@ -14,6 +14,7 @@ from torch import Tensor
 from interlingua.array_folder import ArrayFolder, Layout
 from interlingua.errors import BadInput, suggestion
 from interlingua.models.encode import TokenVectors
+from interlingua.models.static.encoder import int8_rows
 
 LAYOUT = Layout("tokens", 2, "token vectors")
 ABOUT = LAYOUT.file
@@ -127,14 +128,6 @@ def tensor(array: NDArray[Any] | Tensor) -> Tensor:
     return array if isinstance(array, Tensor) else torch.from_numpy(np.require(array, requirements="W"))
 
 
-def quantised(vectors: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """`vectors` [tokens, dim] as int8, and the scale of each: `int8 · scale` is within scale / 2 of the vector.
-    Symmetric: zero stays zero. A vector of zeros has scale 0."""
-    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
-    parts = vectors / np.where(scales > 0, scales, 1)[:, None]
-    return np.rint(parts).clip(-127, 127).astype(np.int8), scales.astype(np.float32)
-
-
 def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
     """Chunks checked and converted."""
     seen: set[str] = set()
@@ -155,7 +148,7 @@ def _parts(chunks: Iterable[Chunk], dtype: str) -> Iterator[_Part]:
         finite = np.isfinite(vectors).all(axis=1)
         tokens: NDArray[Any] = vectors
         if finite.all() and dtype == "int8":
-            tokens, scales = quantised(vectors)
+            tokens, scales = int8_rows(vectors)
         elif finite.all() and dtype == "float16":
             with np.errstate(over="ignore"):
                 tokens = vectors.astype(np.float16)

@@ -156,7 +156,9 @@ _LEXICAL, _MODEL = ("k1", "b", "analyzer", "queries"), ("maxp", "queries")
 
 
 MOST_TOKENS = 400
-"""Words and signs of a pipeline. Each bracket is read within the one before it."""
+"""Words and signs of a pipeline."""
+MOST_BRACKETS = 50
+"""Brackets that are open at once: each is read within the one before it."""
 
 
 def parse_pipeline(text: str) -> Pipeline:
@@ -185,6 +187,11 @@ class _Parser:
         self.tokens = self.read()
         if len(self.tokens) > MOST_TOKENS:
             raise self.error(f"a pipeline has at most {MOST_TOKENS} words and signs", self.tokens[MOST_TOKENS])
+        depth = 0
+        for token in self.tokens:
+            depth += token.is_sign("(") - token.is_sign(")")
+            if depth > MOST_BRACKETS:
+                raise self.error(f"at most {MOST_BRACKETS} brackets may be open at once", token)
 
     def read(self) -> list[_Token]:
         tokens: list[_Token] = []

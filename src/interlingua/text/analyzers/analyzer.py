@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import ClassVar
 from weakref import WeakSet
@@ -94,10 +94,6 @@ class Analyzer:
             for term in terms:
                 counts[term] += times
         return counts, True
-
-    def many(self, texts: Iterable[str]) -> list[list[str]]:
-        """The terms of each text."""
-        return [self(text) for text in texts]
 
     def __repr__(self) -> str:
         return f"<Analyzer {self.name} ({self.version}): {', '.join(self.steps)}>"
