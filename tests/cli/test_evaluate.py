@@ -84,6 +84,11 @@ def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
         assert "mean" not in row
 
 
+def test_of_several_processes_the_first_alone_measures_sentences(place, capsys, monkeypatch):
+    monkeypatch.setattr("interlingua.cli.evaluate.evaluate.model_systems", lambda *_: {})  # as in the others
+    assert printed(capsys, place / "static", "--on", "encyclopedia:fi", "--tatoeba", place / "tatoeba") == ""
+
+
 def test_pairs_from_files_of_one_name_are_all_measured(place, capsys, tmp_path):
     for lang in ("fi", "sw", "ko"):
         (tmp_path / lang).mkdir()

@@ -235,6 +235,10 @@ def _translation(lang: str, questions: int = 2) -> Collection:
     )
 
 
+def test_the_language_of_what_names_none_does_not_choose_among_languages() -> None:
+    assert load_collection("encyclopedia", lang="en") == load_collection("encyclopedia")
+
+
 def test_save_and_load_give_the_same_collection(tmp_path: Path) -> None:
     mixed = merge_collections([_translation("ar"), _translation("th")], name="mixed")
     save_collection(mixed, tmp_path / "mixed")

@@ -507,6 +507,13 @@ def test_csv_and_tsv(tmp_path: Path, name: str, content: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_column_that_is_named_has_no_other_role(tmp_path: Path, name: str) -> None:
+    content = {"a.csv": "question,answer\nHow?,So.\n", "a.jsonl": '{"question": "How?", "answer": "So."}\n'}[name]
+    (found,) = read(tmp_path, name, content, columns={"text": "question"})
+    assert (found.title, found.text, found.metadata["answer"]) == ("", "How?", "So.")
+
+
 def test_columns_are_guessed_or_named(tmp_path: Path) -> None:
     content = "body,summary,source,language,key\nThe body.,The summary.,mine,de,k1\n"
     assert read(tmp_path, "a.csv", content) == [
@@ -567,7 +574,9 @@ def test_links(tmp_path: Path) -> None:
     (tmp_path / "h/sub/ä b.md").write_text("Text.")
     (tmp_path / "h/own.md").write_text("---\nurl: https://example.com/own\n---\nText.")
     (tmp_path / "h/t.csv").write_text("text\nText.\n")
-    found = read_files(tmp_path / "h", lang="en", url_base="https://example.com/help/", report=Report())
+    bare = read_files(tmp_path / "h", lang="en", url_base="https://example.com/help", report=Report())
+    found = list(read_files(tmp_path / "h", lang="en", url_base="https://example.com/help/", report=Report()))
+    assert list(bare) == found
     assert {one.source: one.metadata.get("url") for one in found} == {
         "h/own.md": "https://example.com/own",
         "h/sub/ä b.md": "https://example.com/help/sub/%C3%A4%20b.md",

@@ -35,6 +35,15 @@ def test_a_collection_without_a_test_split_has_passages(tmp_path: Path) -> None:
     assert [one.id for one in read_passages(tmp_path / "beir")] == ["p"]
 
 
+def test_a_folder_of_rows_and_other_files_is_read_whole(tmp_path: Path) -> None:
+    jsonl(tmp_path / "faq.jsonl", {"id": "1", "text": "A lake."})
+    assert [one.id for one in read_passages(tmp_path)] == ["1"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/guide.md").write_text("# Guide\n\nPress it.\n")
+    (tmp_path / "logo.png").write_bytes(b"\x89PNG")
+    assert {one.text for one in read_passages(tmp_path, "en")} == {"A lake.", "Press it."}
+
+
 def test_fields_have_the_names_that_an_index_knows(tmp_path: Path) -> None:
     rows = (
         {"docid": "1", "contents": "Lake\n\nIt is deep.\n\nVery."},

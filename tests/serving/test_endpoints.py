@@ -22,6 +22,7 @@ from interlingua.errors import Damaged
 from interlingua.index import Index
 from interlingua.index.filters import parsed
 from interlingua.models.late_interaction import LateInteractionEncoder
+from interlingua.serving import service
 from interlingua.serving.app import create_app
 from interlingua.serving.passages import Change, Changed
 from interlingua.serving.served import Served
@@ -185,6 +186,21 @@ def test_rerank_by_the_vectors_of_the_index(client: TestClient, encoder: Any, se
     best = client.post("/rerank", json={"query": "a book", "documents": documents, "top_n": 1}).json()["results"]
     assert [result["index"] for result in best] == order[:1]
     assert "document" not in best[0]
+
+
+def test_a_reranker_is_told_the_languages(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calibrated model has a map for each."""
+    seen: list[str] = []
+    real = service.model_retriever
+
+    def capturing(encoder: Any, passages: Any) -> Any:
+        seen.extend(passage.lang for passage in passages)
+        return real(encoder, passages)
+
+    monkeypatch.setattr(service, "model_retriever", capturing)
+    documents = ["Kirja on pöydällä, ja lukija tulee illalla kotiin.", "The book lies on the table in the evening."]
+    assert client.post("/rerank", json={"query": "a book", "documents": documents}).status_code == 200
+    assert seen == ["fi", "en"]
 
 
 def test_a_late_interaction_reranker(serving: Serving, index: Any, tiny_encoder: Any, sentences: list[str]) -> None:

@@ -200,7 +200,7 @@ def load_collection(
     """
     code = normalise_code(lang) if lang else ""
     if encyclopedia.is_encyclopedia(path_or_id):
-        code = str(path_or_id).partition(":")[2] or code
+        code = str(path_or_id).partition(":")[2]  # not `lang`: every passage names its own
         collection = (
             encyclopedia.collection(normalise_code(code), split)
             if code

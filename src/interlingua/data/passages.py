@@ -22,10 +22,10 @@ ADVICE = "Mend the row or take it out. `mine` leaves such rows out with --on-bad
 
 
 def read_passages(source: str | Path, lang: str = "", on_bad_row: str = "error") -> Iterator[Passage]:
-    """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a folder or glob of
-    jsonl), of whatever `load_collection` reads, or else of what `read_files` does. In jsonl a field may have any of the
-    names that `read_files` knows. `lang` is the language of rows that do not name theirs; it is not detected in jsonl
-    and TSV.
+    """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a glob or a folder
+    of such alone), of whatever `load_collection` reads, or else of what `read_files` does. In jsonl a field may have
+    any of the names that `read_files` knows. `lang` is the language of rows that do not name theirs; it is not detected
+    in jsonl and TSV.
 
     A row without an id is called after its file and line. A passage needs a text or a title. Raises BadInput for a bad
     row, naming file and line; with `on_bad_row="skip"` bad rows are counted and listed, but not those of a collection,
@@ -34,14 +34,14 @@ def read_passages(source: str | Path, lang: str = "", on_bad_row: str = "error")
     path, lang, bad = Path(source), normalise_code(lang) if lang else "", BadRows(on_bad_row, ADVICE)
     if is_collection(source):
         yield from load_collection(source, lang=lang or None, split=some_split(path)).passages
-    elif path.is_dir() and not any(path.glob("*.jsonl*")):
+    elif path.is_dir() and not _holds_rows_alone(path):
         yield from read_files(path, lang=lang, on_bad_row=on_bad_row)
     else:
         for file in expand(source):
             suffix = kind_of(file)
             if suffix == ".tsv":
                 yield from read_tsv_passages(file, bad, lang)
-            elif suffix in (".jsonl", ".json", ".ndjson"):
+            elif suffix in ROWS:
                 yield from _jsonl(file, lang, bad)
             else:
                 yield from read_files(file, lang=lang, on_bad_row=on_bad_row)
@@ -83,6 +83,15 @@ def is_collection(source: str | Path) -> bool:
     if path.is_dir():
         return is_complete(path)
     return plain_name(path).lower().endswith(".json") and is_input(path) and is_squad(path, head(path))
+
+
+ROWS = (".tsv", ".jsonl", ".json", ".ndjson")
+
+
+def _holds_rows_alone(folder: Path) -> bool:
+    """Whether a folder holds files of rows, and nothing else that is not hidden."""
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    return bool(entries) and all(entry.is_file() and kind_of(entry) in ROWS for entry in entries)
 
 
 def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:

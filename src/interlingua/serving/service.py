@@ -310,20 +310,20 @@ def count_tokens(encoder: Encoder, texts: Sequence[str], role: str) -> list[int]
 @dataclass(frozen=True)
 class Reranks:
     """An item is a question and its documents; the result, each document's score: MaxSim of a late-interaction model,
-    else the similarity of the vectors."""
+    else the similarity of the vectors, as `Embeddings` gives them."""
 
     encoder: AnyEncoder
 
     def __call__(self, items: Sequence[tuple[str, Part]]) -> list[list[float | None]]:
         for _, documents in items:
             check_lengths(documents)
-        queries = [Query(str(number), query) for number, (query, _) in enumerate(items)]
+        queries = [Query(str(number), query, detect_language(query)) for number, (query, _) in enumerate(items)]
         names = {
             str(number): [f"{number}:{place}" for place in range(len(documents.texts))]
             for number, (_, documents) in enumerate(items)
         }
         passages = [
-            Passage(name, text)
+            Passage(name, text, "", detect_language(text))
             for number, (_, documents) in enumerate(items)
             for name, text in zip(names[str(number)], documents.texts, strict=True)
         ]

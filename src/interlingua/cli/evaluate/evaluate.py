@@ -150,6 +150,8 @@ def run(arguments: argparse.Namespace) -> None:
         lacking += incomplete_runs(pipelines.values(), collections)
     elif collections:
         systems = model_systems(arguments, single, collections)
+        if single and not systems:  # of several processes the first reports, and does what is not divided
+            return
     if systems := systems | of_indexes:
         print_systems(arguments, systems, collections)
     if sentences:

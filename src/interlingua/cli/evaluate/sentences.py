@@ -98,7 +98,8 @@ def print_translations(
     from interlingua.evaluation.table import MACHINES, render_records
     from interlingua.evaluation.tatoeba import tatoeba_pairs, tatoeba_records, tatoeba_table
 
-    protocol, role = arguments.tatoeba_protocol or "both", _role(arguments)
+    protocol: str = arguments.tatoeba_protocol or "both"
+    role: Role = arguments.role or "passage"
     if not arguments.picture:
         results = {
             model: {name: tatoeba_pairs(encoder, pairs, name, role) for name, pairs in sets.items()}
@@ -133,13 +134,10 @@ def print_bucc(arguments: argparse.Namespace, models: Mapping[str, Encoder]) -> 
     pairs = bucc_pairs(arguments.bucc, "training")
     if not pairs:
         raise NotFound(f"{arguments.bucc}: holds no BUCC files such as fr-en.training.fr, .en and .gold.")
-    protocol, role = arguments.bucc_protocol or "train_self", _role(arguments)
+    protocol: str = arguments.bucc_protocol or "train_self"
+    role: Role = arguments.role or "passage"
     results = {
         name: {pair: bucc(model, arguments.bucc, pair, protocol, role=role) for pair in pairs}
         for name, model in models.items()
     }
     print(bucc_table(results, arguments.format))
-
-
-def _role(arguments: argparse.Namespace) -> Role:
-    return "query" if arguments.role == "query" else "passage"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from interlingua.data.files.chunks import CHUNK_CHARS, OVERLAP, WAYS, Way
 from interlingua.data.files.reader import DOCUMENTS, TABLES, FileReader
@@ -68,7 +68,7 @@ def read_files(
     reader.memory = names.memory if scope is None else scope.memory
     reader.how = way_of_reading({"lang": code, "cut": cut, "columns": dict(columns or {})})
     if url_base:
-        reader.link = lambda name: urljoin(url_base, quote(names.below(name)))
+        reader.link = lambda name: f"{url_base.rstrip('/')}/{quote(names.below(name))}"
     reader.report.bad_rows = BadRows(on_bad_row, ADVICE)
     roots = [paths] if isinstance(paths, (str, Path)) else list(paths)
     found = False

@@ -260,7 +260,9 @@ def read_jsonl(source: Source) -> Iterator[tuple[int, Row]]:
 
     def parse(line: str) -> Row:
         cells = json_object(line)
-        return to_row(cells, {"text": "text"} | usual_columns(cells) | dict(source.columns), source.left_out)
+        named = source.columns.values()  # a column that is given has no other role
+        usual = {role: name for role, name in usual_columns(cells).items() if name not in named}
+        return to_row(cells, {"text": "text"} | usual | dict(source.columns), source.left_out)
 
     lines = ((number, line) for number, line in text_lines(source) if line.strip())
     return source.report.bad_rows.placed(source.path, lines, parse)
