@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import lzma
 import os
 import resource
@@ -127,6 +128,32 @@ def test_a_link_goes_on_pointing_to_the_folder(tmp_path):
     save(tmp_path / "link", "two")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "model" / "marker").read_text() == "two"
+
+
+def test_a_link_goes_on_pointing_to_the_file(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "a.tsv.gz").symlink_to(tmp_path / "disk/b")
+    for text in ("one", "two"):
+        with atomic_write(tmp_path / "a.tsv.gz") as stream:
+            stream.write(text)
+        assert gzip.decompress((tmp_path / "disk/b").read_bytes()).decode() == text
+    assert (tmp_path / "a.tsv.gz").is_symlink()
+
+
+def test_what_a_call_left_that_was_stopped_while_it_removed_the_older_folder_is_no_hindrance(tmp_path):
+    for text in ("one", "two"):
+        save(tmp_path / "model", text)
+        for name in ("building.old", "0a1b2c3d.old"):
+            (tmp_path / f".model.{name}/deep").mkdir(parents=True)
+        (tmp_path / ".model.building.part").mkdir(exist_ok=True)  # a stopped build, which goes on with it
+    save(tmp_path / "model", "three")
+    assert names(tmp_path) == [".model.building.part", "model"]
+
+
+def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / ".model.0a1b2c3d.part/deep").mkdir(parents=True)
+    save(tmp_path / "model", "one")
+    assert names(tmp_path) == ["model"]
 
 
 def test_only_an_older_save_or_an_empty_folder_is_replaced(tmp_path):

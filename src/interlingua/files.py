@@ -182,20 +182,22 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and move it into place when the block ends without an error.
 
     A name ending in .gz is compressed. An exception or a kill leaves what was at `path` as it was. After the block the
-    file and its name are on the disk. What is no file, such as /dev/null or a pipe, is written to as it is.
+    file and its name are on the disk. Of a link the file that it leads to is written. What is no file, such as
+    /dev/null or a pipe, is written to as it is.
     """
     path = Path(path)
     if not _is_replaceable(path):
         with open(path, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else "\n") as raw:
             yield raw
         return
+    packed, path = path.suffix == ".gz", Path(os.path.realpath(path)) if path.is_symlink() else path
     make_folder(path.parent)
     handle, temporary = _claimed(path, _new_file)
     stream: Any = None
     try:
         os.fchmod(handle, 0o644)
         binary = "b" in mode
-        if path.suffix == ".gz":
+        if packed:
             with os.fdopen(handle, "wb") as raw:
                 with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as gzip_file:
                     stream = gzip_file if binary else _text(gzip_file)
@@ -236,6 +238,7 @@ def atomic_folder(path: str | Path, marker: str) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     make_folder(path.parent)
     check_replaceable(path, marker)
+    remove_leftovers(path.parent, path.name)  # of calls that were killed
     handle, temporary = _claimed(path, _new_folder)
     try:
         yield temporary
@@ -343,6 +346,8 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
     killed: of all paths, or of those called `name`. The lock of a writer that lives tells that it does. On a file
     system without locks nothing is removed."""
     for leftover in folder.glob(f".{name if name == '*' else glob.escape(name)}.{'?' * 8}.part"):
+        if leftover.name.endswith(".building.part"):  # of the build of an index, which goes on with it
+            continue
         with suppress(OSError):  # it is being written, another process removes it too, or it is not ours
             handle = os.open(leftover, os.O_RDONLY)
             try:
@@ -419,7 +424,9 @@ def _swap(new: Path, path: Path, marker: str) -> None:
                 raise
         # Looked at again: the block may have taken hours. And in a loop: a reader may `restore` in the gap.
         check_replaceable(path, marker)
-        os.rename(path, new.with_suffix(".old"))
+        for old in _left_aside(path):  # of a call that was stopped while it removed them: `path` is there
+            shutil.rmtree(old, ignore_errors=True)
+        os.rename(path, path.with_name(f".{path.name}.{os.urandom(4).hex()}.old"))
 
 
 def make_folder(folder: Path) -> Path:

@@ -200,6 +200,8 @@ def test_fold_writes_a_plain_model(made, sentences, capsys):
         ("{model} --out {out} --fold de --on-bad-row skip", "--on-bad-row: a calibration is fitted on texts"),
         ("{model} --on {fi} {en} --out {out} --epochs 3", "--epochs goes with --rotate adversarial only"),
         ("{two} --on {fi} {en} --out {out}", "holds two encoders"),
+        ("{model} --on {fi} {en} --out {out} --remove 1 --rotate refine", "remove"),
+        ("{model} --on {fi} {en} --out {out} --remove -1", "remove"),
         ("{nowhere} --on {fi} {en} --out {out}", "no such folder|not a model folder"),
         ("{model} --on {fi} {en} --out {out} --limit 0", "at least 1 is needed"),
         ("{model} --on {fi} {en} --out {out} --limit 20", "the pivot 'en' has 20 texts; 50 at least"),
@@ -223,6 +225,8 @@ def test_the_card_of_the_model_is_that_of_the_calibrated_one(made):
     (made / "model/README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
     ok("calibrate", made / "model", "--on", *(made / f"{lang}.txt" for lang in LANGS), "--out", made / "carded")
     assert (made / "carded/README.md").read_text().startswith("---\nlicense: mit\n---\n# Mine\n\nCalibrated by")
+    ok("calibrate", made / "carded", "--on", *(made / f"{lang}.txt" for lang in LANGS), "--out", made / "carded")
+    assert (made / "carded/README.md").read_text().count("Calibrated by") == 2  # in place, too
 
 
 def test_remove_needs_no_word_about_the_scale(made):

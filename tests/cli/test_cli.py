@@ -367,6 +367,14 @@ def test_inspect_a_collection_folder(tmp_path, capsys):
     assert "fi" in printed(capsys, "inspect", tmp_path / "mine", "--lang", "fi")
 
 
+def test_train_does_not_write_over_the_recipe_that_it_is_given(street, capsys, tmp_path):
+    shutil.copyfile(street.recipe, tmp_path / "recipe.yaml")
+    before = (tmp_path / "recipe.yaml").read_text(encoding="utf-8")
+    assert main(["train", str(tmp_path / "recipe.yaml"), "training.steps=2", "--out", str(tmp_path)]) == 2
+    assert "would write its own recipe.yaml over" in capsys.readouterr().err
+    assert (tmp_path / "recipe.yaml").read_text(encoding="utf-8") == before
+
+
 def test_plan_prints_the_recipe_that_train_would_keep(street, capsys):
     out = printed(capsys, "plan", street.recipe, "training.steps=9", "objectives.retrieval.hard_negatives=1")
     recipe = yaml.safe_load(out)

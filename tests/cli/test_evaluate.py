@@ -1,6 +1,7 @@
 """`interlingua evaluate` on translations and on XOR-Retrieve, as a person types it."""
 
 import json
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -85,7 +86,8 @@ def test_a_folder_of_translations_and_the_protocol_of_xtreme(place, capsys):
 
 
 def test_of_several_processes_the_first_alone_measures_sentences(place, capsys, monkeypatch):
-    monkeypatch.setattr("interlingua.cli.evaluate.evaluate.model_systems", lambda *_: {})  # as in the others
+    verb = sys.modules["interlingua.cli.evaluate.evaluate"]
+    monkeypatch.setattr(verb, "model_systems", lambda *_: {})  # as in the others
     assert printed(capsys, place / "static", "--on", "encyclopedia:fi", "--tatoeba", place / "tatoeba") == ""
 
 
@@ -245,6 +247,8 @@ def xor_questions(place):
     ("argv", "said"),
     [
         (["static", "--pairs", "de-fr"], "say what to measure on"),
+        (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--xor", "xor.jsonl"], "say which MODEL to measure"),
+        (["--xor", "xor.jsonl", "--predictions", "p", "--layer", "2"], "--layer is for MODELs, and none is named"),
         (["static", "--on", "encyclopedia:fi", "--pairs", "de-fr"], "--pairs is for translations"),
         (
             ["static", "--on", "encyclopedia:fi", "--tatoeba-protocol", "xtreme"],

@@ -259,6 +259,8 @@ def test_merge_prefixes_ids_by_language() -> None:
     merged = merge_collections([_translation("ar"), _translation("th", 1)])
     assert merged.passages[3] == Passage("th:p0", "text 0 th", "", "th")
     assert merged.qrels == {"ar:q0": {"ar:p0": 1}, "ar:q1": {"ar:p1": 1}, "th:q0": {"th:p0": 1}}
+    noted = Collection("n", [Passage("p", "t", "", "fi", {"source": "a"})], [Query("q", "t", "fi")], {"q": {"p": 1}})
+    assert merge_collections([noted]).passages[0].metadata == {"source": "a"}
     twins = merge_collections([_translation("ar"), Collection("y", *_parts(_translation("ar")))])
     assert [passage.id for passage in twins.passages[::3]] == ["x_ar:p0", "y:p0"]
     with pytest.raises(InterlinguaError, match="same language and the same name"):

@@ -436,7 +436,8 @@ def test_html(tmp_path: Path) -> None:
         ("<p><img src=a>b</p><noscript><img src=c />no</noscript>", "b"),
         ("<form><div hidden>no</form>no</div>a", "a"),
         ("<table><tr><td><div hidden><table><tr></td>no</table></div>a</table>", "a"),
-        ("<ruby>a<rp>(<rt>b<rp>)</ruby>c", "abc"),
+        ("<ruby>a<rp>(<rt>no<rp>)</ruby>c", "ac"),
+        ("<ruby>東<rt>とう</rt>京<rt>きょう</ruby>は", "東京は"),
         ("<video>no</video><datalist><option>no</datalist>E<math><mi>=</mi><annotation>no</annotation></math>m", "E=m"),
         ("<ul><li hidden>no<ul><li>no</ul>no<li>a</ul>b", "a\n\nb"),
         ("<ul><li>a<li hidden>no</ul>b", "a\n\nb"),
@@ -743,6 +744,13 @@ def test_a_page_names_its_encoding_and_a_guess_is_said(tmp_path: Path) -> None:
         report = Report()
         assert read(tmp_path, "a.xhtml", f"{declared}<p>ёж".encode("cp1251"), report=report)[0].text == "ёж"
         assert not report.guessed
+    for declared, encoding, text in (
+        ("gb2312", "gbk", "朱镕基"),
+        ("iso-8859-9", "cp1254", "“büyük”"),
+        ("euc-kr", "cp949", "똠방각하"),
+    ):
+        page = f"<meta charset={declared}><p>{text}".encode(encoding)
+        assert read(tmp_path, "a.html", page)[0].text == text
     for wrong in ("shift_jis", "zlib", "gibberish"):  # does not fit, is no encoding of text, is none
         page = f"<meta charset={wrong}><p>Où est né Alan Turing ? À Paris"
         assert read(tmp_path, "a.html", page.encode("cp1252"))[0].text == "Où est né Alan Turing ? À Paris"

@@ -37,6 +37,26 @@ def test_pdf(tmp_path: Path) -> None:
     assert read(tmp_path, "a.pdf", pdf(lines, title=" The  keeper "), lang="en")[0].title == "The keeper"
 
 
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("流经中\n国十一个", "流经中国十一个"),
+        ("เป็นเมือง\nหลวง", "เป็นเมืองหลวง"),
+        ("Linux\n系统", "Linux 系统"),
+        ("a river\nflows", "a river flows"),
+    ],
+)
+def test_lines_of_a_pdf_in_scripts_without_spaces_are_joined_without_one(lines: str, text: str) -> None:
+    assert office._joined(lines) == text
+
+
+def test_half_a_surrogate_pair_of_a_library_is_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pypdf.PageObject.extract_text", lambda _: "Party \ud83c\udf89 and \ud83c")
+    assert read(tmp_path, "a.pdf", pdf(["a"]), lang="en")[0].text == "Party 🎉 and \ufffd"
+    front = '---\ntitle: "Party \\ud83c\\udf89"\n---\nText.'
+    assert read(tmp_path, "a.md", front.encode(), lang="en")[0].title == "Party 🎉"
+
+
 def test_docx(tmp_path: Path) -> None:
     found = read(tmp_path, "a.docx", word())
     assert [(one.title, one.text, one.lang) for one in found] == [

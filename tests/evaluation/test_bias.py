@@ -6,7 +6,7 @@ import pytest
 from interlingua.data.records import Collection, Passage, Query
 from interlingua.errors import InterlinguaError
 from interlingua.evaluation import language_bias, language_matrix, languages, mirror_page
-from interlingua.evaluation.languages import _kruskal, between, peer, probe, rank_agreement
+from interlingua.evaluation.languages import MergedPool, _kruskal, between, peer, probe, rank_agreement
 from interlingua.evaluation.plots import bias_rows
 from interlingua.evaluation.projection import principal_plane
 
@@ -115,6 +115,44 @@ def test_ranks_of_some_questions_stand_for_those_of_very_many(monkeypatch):
     )
     language_bias(Marked(0.0), collections())  # of ten questions each fourth
     assert seen == [3]
+
+
+def test_translations_of_a_question_are_told_by_their_passage_and_of_a_sentence_by_their_id(monkeypatch):
+    """XQuAD's languages number their questions each in its own way, and LAReQA's their sentences."""
+    monkeypatch.setattr(languages, "rank_agreement", lambda queries, passages: seen.append(queries) or np.eye(2))
+    encoder, seen = Marked(0.0), []
+    one, other = list(collections().values())[:2]
+    turned = {query.id: f"q{90 - number}" for number, query in enumerate(other.queries)}
+    xquad = Collection(
+        other.name,
+        other.passages,
+        [Query(turned[query.id], query.text, query.lang) for query in other.queries],
+        {turned[name]: grades for name, grades in other.qrels.items()},
+    )
+    language_bias(encoder, dict(zip(LANGS, (one, other), strict=False)))
+    language_bias(encoder, dict(zip(LANGS, (one, xquad), strict=False)))
+    assert [len(queries[0]) for queries in seen] == [len(one.queries)] * 2
+    np.testing.assert_array_equal(seen[0], seen[1])
+
+
+def test_sentences_of_lareqa_are_right_as_their_own_language_judges_them():
+    def lareqa(lang, sentences, right):
+        return Collection(
+            f"lareqa_{lang}",
+            [Passage(f"p0.s{number}", f"{lang} {number}", lang=lang) for number in range(sentences)],
+            [Query("a", f"{lang} {right}", lang)],
+            {"a": {f"p0.s{right}": 1}},
+        )
+
+    encoder, given = Marked(0.0), {"en": lareqa("en", 5, 4), "th": lareqa("th", 3, 2)}
+    matrix = language_matrix(encoder, given)
+    run = matrix.scores["en", "th"]
+    vectors = encoder.encode_document([one.text for one in given["th"].passages])
+    rank = 1 + int((vectors @ encoder.encode_query(["en 4"])[0] > vectors[2] @ encoder.encode_query(["en 4"])[0]).sum())
+    assert run[matrix.measure] == pytest.approx(1 / rank)
+    assert MergedPool(
+        given, {lang: encoder.encode_document([p.text for p in one.passages]) for lang, one in given.items()}
+    ).golds("en")[1] == {"en": [["en:p0.s4"]], "th": [["th:p0.s2"]]}
 
 
 def test_questions_that_no_language_shares_are_said():

@@ -8,6 +8,7 @@ import pytest
 
 from interlingua.cli import main
 from interlingua.data import encyclopedia
+from interlingua.errors import BadInput
 from interlingua.experiments import demo
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
@@ -59,6 +60,17 @@ def test_the_demonstration_runs_and_runs_again(tmp_path, monkeypatch, capsys):
     assert anew.err.count("complete; the model is") == 1
     assert f"{tmp_path}/semantic: began from the bundled model of another version; it is trained anew." in anew.err
     assert anew.out == out
+
+
+def test_what_is_of_somebody_else_is_left_alone(tmp_path):
+    (tmp_path / "semantic/start").mkdir(parents=True)
+    (tmp_path / "semantic/recipe.yaml").write_text("model: {backbone: xlm-roberta-base}\n")
+    with pytest.raises(BadInput, match="semantic: holds another run"):
+        demo.demo(tmp_path)
+    assert (tmp_path / "semantic/start").is_dir()
+    (tmp_path / "other/index").mkdir(parents=True)
+    with pytest.raises(BadInput, match="is there, and of no demonstration"):
+        demo.demo(tmp_path / "other")
 
 
 def test_the_questions_of_the_demonstration_are_in_the_encyclopedia():

@@ -172,6 +172,16 @@ def test_a_damaged_archive_changes_nothing(place, encoder, tmp_path):
         assert answers(place, encoder) == before
 
 
+def test_a_damaged_packed_archive_is_called_so(place, tmp_path):
+    backup(place, file := tmp_path / "idx.tar.gz")
+    whole = file.read_bytes()
+    for start in range(200, len(whole) - 200, max(1, len(whole) // 40)):
+        file.write_bytes(whole[:start] + bytes(100) + whole[start + 100 :])
+        with pytest.raises((BadInput, Damaged)):
+            restore(file, tmp_path / "other")
+        assert not (tmp_path / "other").exists()
+
+
 def test_a_damaged_index_takes_no_good_backup_away(place, tmp_path):
     backup(place, file := tmp_path / "idx.tar")
     before = file.read_bytes()

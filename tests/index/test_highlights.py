@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import unicodedata
 from itertools import pairwise
 
 import pytest
 
 from interlingua.data.records import Passage
-from interlingua.index.highlights import highlights
+from interlingua.index.highlights import _whole, highlights
 from interlingua.index.metadata import Question
 from interlingua.models.late_interaction import LateInteractionEncoder
 
@@ -25,6 +26,7 @@ def marked(question, text, lang, asked="", encoder=None):
         ("Häuser am Fluss", "Das Haus steht am Fluss.", "de", ["Haus", "Fluss"]),
         ("灯塔在哪里", "海边有一座灯塔。", "zh", ["灯塔"]),
         ("การศึกษาคืออะไร", "ระบบการศึกษาไทย", "th", ["การศึกษา"]),
+        ("がいこく", unicodedata.normalize("NFD", "がくせい"), "ja", []),
         ("Alan Turing alizaliwa wapi?", "Turing was born in 1912.", "en", ["Turing"]),
         ("the of and", "the of and", "en", []),
         ("", "a text", "en", []),
@@ -33,6 +35,14 @@ def marked(question, text, lang, asked="", encoder=None):
 )
 def test_words_with_the_terms_of_the_question_are_marked(question, text, lang, expected):
     assert marked(question, text, lang) == expected
+
+
+def test_marks_stay_with_their_letters():
+    text = "ရန်ကုန်မြို့"
+    assert [text[slice(*_whole(text, span))] for span in ((0, 2), (7, 8))] == ["ရန်", "မြို့"]
+    khmer = "នៃព្រះ"
+    assert khmer[slice(*_whole(khmer, (2, 3)))] == "ព្រះ"
+    assert _whole("a hill", (2, 3)) == (2, 3)
 
 
 def test_words_near_the_tokens_of_the_question_are_marked(tiny_encoder, monkeypatch):

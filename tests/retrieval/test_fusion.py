@@ -119,6 +119,19 @@ def test_alpha_is_a_number(alpha):
         interpolate(Run(), Run(), alpha)
 
 
+def test_numbers_of_numpy_are_numbers():
+    one, other = Run.from_scores({"q": {"a": 1.0}}), Run.from_scores({"q": {"b": 1.0}})
+    assert interpolate(one, other, np.float32(0.5)) == interpolate(one, other, 0.5)
+    assert rrf([one, other], k=np.int64(60)) == rrf([one, other], k=60)
+
+
+def test_a_run_keeps_no_array_of_its_caller():
+    run, scores = Run(), np.array([3, 2, 1], dtype=np.float32)
+    run.add("a", ["x", "y", "z"], scores)
+    scores[:] = 9
+    assert [score for _, score in run["a"]] == [3, 2, 1]
+
+
 def test_what_cannot_be_fused():
     with pytest.raises(InterlinguaError, match="query 'q': a score is infinite"):
         interpolate(Run.from_scores({"q": {"a": float("inf"), "b": 1.0}}), Run(), 1.0)

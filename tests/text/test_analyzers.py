@@ -89,6 +89,19 @@ def test_ngrams_by_script():
     assert analyzer("th")("กา") == ["กา"]
 
 
+@pytest.mark.parametrize(
+    ("lang", "one", "other"),
+    [("lo", "ນ້ຳ", "ນ\u0ecd\u0ec9\u0eb2"), ("th", "น้ำ", "น\u0e4d\u0e49\u0e32"), ("th", "แมว", "\u0e40\u0e40มว")],
+)
+def test_what_looks_the_same_in_thai_and_lao_is_the_same(lang, one, other):
+    for kind in ("language", "ngram"):
+        assert analyzer(lang, kind)(one) == analyzer(lang, kind)(other)
+
+
+def test_a_digit_that_python_does_not_know_stays():
+    assert analyzer("en")("abc \U0001ccf0 \U00011f50")[0] == "abc"
+
+
 def test_dotless_i():
     assert analyzer("tr", "words")("IŞIK ışık İSTANBUL I\u0307zmir") == ["ışık", "ışık", "istanbul", "izmir"]
     assert analyzer("de", "words")("IŞIK İSTANBUL ISTANBUL") == ["işik", "istanbul", "istanbul"]
@@ -116,6 +129,9 @@ def test_case_goes_by_folding():
         ("ro", "Ştiinţă", "Știință"),
         ("ru", "ёлка", "елка"),
         ("uz", "Oʻzbekcha", "O'zbekcha"),
+        ("fr", "cœur", "coeur"),
+        ("yi", "װאָס", "וואס"),
+        ("mr", "वाऱ्यावर", "वार\u200d्यावर"),
         ("uz", "gʻalaba", "g‘alaba"),
     ],
 )

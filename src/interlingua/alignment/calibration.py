@@ -352,7 +352,7 @@ class Calibration:
         zero vectors, vectors that are all the same, and pairs that are missing or not asked for.
         """
         fitter = CalibrationFitter(
-            shift, scale or "none", rotate or "none", seed, adversarial or Adversarial(), gate, remove
+            bool(shift), scale or "none", rotate or "none", int(seed), adversarial or Adversarial(), gate, int(remove)
         )
         by_code, pivot = _by_code(vectors), find_code(pivot) or pivot
         if pivot not in by_code:

@@ -102,7 +102,7 @@ def rotation_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Fit, print the steps, write the model."""
-    from interlingua.models.card import copy_card
+    from interlingua.models.card import card_of, write_card
     from interlingua.models.dual import DualEncoder
     from interlingua.models.folder import model_folder
 
@@ -120,9 +120,10 @@ def run(arguments: argparse.Namespace) -> None:
         encoder.language_maps = calibration.maps
     if arguments.fold:
         encoder = encoder.folded(arguments.fold)
+    card = card_of(model_folder(arguments.model))  # saving may replace its folder
     encoder.save(arguments.out)
     changed = f"Calibrated for texts in '{arguments.fold}'" if arguments.fold else "Calibrated"
-    copy_card(model_folder(arguments.model), Path(arguments.out), f"{changed} by `interlingua calibrate`.")
+    write_card(Path(arguments.out), card, f"{changed} by `interlingua calibrate`.")
     if arguments.on:
         print(calibration.table())
     if arguments.fold:
@@ -149,7 +150,7 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     """The calibration of the encoder on the files of --on."""
-    from interlingua.alignment.calibration import Calibration, check_pivot
+    from interlingua.alignment.calibration import MIN_TEXTS, Calibration, CalibrationFitter, check_pivot
     from interlingua.alignment.rotation import Adversarial
     from interlingua.alignment.texts import sample_texts, translations
     from interlingua.text.languages import normalise_code
@@ -165,6 +166,13 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
     pairs = translations(arguments.pairs, pivot, arguments.limit, on_bad_row)
     for lang in sorted(pairs.keys() - texts.keys()):
         logger.warning(f"the {len(pairs.pop(lang)[0]):,} pairs of '{lang}' left out: --on has no text in it")
+    scale = arguments.scale or ("none" if arguments.remove else "std")
+    adversarial = Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size)
+    # what contradicts is said before hours of encoding, too
+    CalibrationFitter(arguments.shift, scale, arguments.rotate, arguments.seed, adversarial, remove=arguments.remove)
+    for lang, sentences in texts.items() if arguments.rotate == "supervised" else ():
+        if lang != pivot and lang not in pairs and len(sentences) >= MIN_TEXTS:
+            raise BadInput(f"--pairs has no translations of '{lang}' into '{pivot}', and --on has texts in it.")
     encoder.language_maps = None  # an earlier calibration is replaced, not built upon
 
     def encode(sentences: list[str]) -> Vectors:
@@ -174,10 +182,10 @@ def fit(arguments: argparse.Namespace, encoder: Encoder) -> Calibration:
         {lang: encode(sentences) for lang, sentences in texts.items()},
         pivot,
         shift=arguments.shift,
-        scale=arguments.scale or ("none" if arguments.remove else "std"),
+        scale=scale,
         rotate=arguments.rotate,
         seed=arguments.seed,
         pairs={lang: (encode(source), encode(target)) for lang, (source, target) in pairs.items()},
-        adversarial=Adversarial(n_epochs=arguments.epochs, epoch_size=arguments.epoch_size),
+        adversarial=adversarial,
         remove=arguments.remove,
     )

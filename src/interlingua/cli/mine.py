@@ -218,7 +218,8 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Mine and write."""
-
+    if os.path.isdir(arguments.out):
+        raise BadInput(f"--out {arguments.out}: is a folder. Give the name of a file.")
     if arguments.negatives:
         if arguments.b or arguments.model:
             raise BadInput("--negatives takes one file of questions and --retriever instead of --model.")

@@ -191,7 +191,7 @@ def compared(models: Sequence[str], collections: Sequence[Collection], measure: 
 def trim(arguments: argparse.Namespace) -> None:
     """Trim and save."""
     from interlingua.files import read_lines
-    from interlingua.models.card import copy_card
+    from interlingua.models.card import card_of, write_card
     from interlingua.models.encoder import Encoder
     from interlingua.models.folder import model_folder
     from interlingua.models.trim import trim_vocabulary
@@ -200,7 +200,7 @@ def trim(arguments: argparse.Namespace) -> None:
     if not arguments.texts and not arguments.langs:
         raise BadInput("say what to keep: --texts FILE …, --langs CODE …, or both.")
     source = model_folder(arguments.model)
-    encoder = Encoder.load(source)
+    encoder, card = Encoder.load(source), card_of(source)  # saving may replace its folder
 
     def lines() -> Iterator[str]:
         for file in arguments.texts:
@@ -210,5 +210,5 @@ def trim(arguments: argparse.Namespace) -> None:
     size, original_size = trim_vocabulary(encoder, track(lines(), "read texts"), arguments.langs, arguments.most)
     encoder.save(arguments.out)
     description = f"Trimmed by `interlingua trim` to {size:,} of its {original_size:,} subwords."
-    copy_card(source, Path(arguments.out), description)
+    write_card(Path(arguments.out), card, description)
     logger.info(f"{arguments.out}: {size:,} of {original_size:,} subwords")

@@ -28,10 +28,21 @@ def add(verbs: Any) -> None:
 
 def train(arguments: argparse.Namespace) -> None:
     """Train."""
-    from interlingua.training.build import train as train_recipe
-    from interlingua.training.recipe import read_recipe
+    import os
+    from pathlib import Path
 
-    train_recipe(read_recipe(arguments.recipe, arguments.set, arguments.data), arguments.out, arguments.device)
+    from interlingua.errors import BadInput
+    from interlingua.training.build import train as train_recipe
+    from interlingua.training.recipe import read_recipe, same_recipe
+
+    recipe, kept = read_recipe(arguments.recipe, arguments.set, arguments.data), Path(arguments.out, "recipe.yaml")
+    is_given = os.path.exists(arguments.recipe) and kept.is_file() and kept.samefile(arguments.recipe)
+    if is_given and not same_recipe(kept.read_text(encoding="utf-8"), recipe):
+        raise BadInput(
+            f"--out {arguments.out}: the run would write its own recipe.yaml over {arguments.recipe}. Give another "
+            "folder."
+        )
+    train_recipe(recipe, arguments.out, arguments.device)
 
 
 def plan(arguments: argparse.Namespace) -> None:

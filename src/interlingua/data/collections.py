@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -34,6 +35,15 @@ __all__ = ["check", "cross", "load_collection", "merge_collections", "save_colle
 
 
 KINDS = ("passages", "questions")
+SENTENCE = re.compile(r"p\d+\.s\d+")
+"""The id of a sentence (LAReQA). Each language numbers its own: only questions correspond."""
+
+
+def correspondence(*collections: Collection) -> str:
+    """The ids that correspond in translations: those of "questions" where passages are sentences of LAReQA, else of
+    "passages"."""
+    firsts = [next(iter(one.passages), None) for one in collections]
+    return "questions" if all(one is not None and SENTENCE.fullmatch(one.id) for one in firsts) else "passages"
 
 
 def merge_collections(
@@ -68,8 +78,8 @@ def merge_collections(
             else:
                 merged_grades = {f"{prefix}:{passage}": grade for passage, grade in grades.items()}
             qrels[f"{prefix}:{query}"] = merged_grades
-    passages = [Passage(f"{prefix}:{p.id}", p.text, p.title, p.lang) for prefix, one in pool for p in one.passages]
-    queries = [Query(f"{prefix}:{q.id}", q.text, q.lang) for prefix, one in pool for q in one.queries]
+    passages = [replace(p, id=f"{prefix}:{p.id}") for prefix, one in pool for p in one.passages]
+    queries = [replace(q, id=f"{prefix}:{q.id}") for prefix, one in pool for q in one.queries]
     return Collection(name or "+".join(one.name for one in collections), passages, queries, qrels)
 
 
@@ -90,14 +100,16 @@ def _prefixes(collections: Sequence[Collection]) -> list[str]:
     return prefixes
 
 
-def cross(queries_of: Collection, passages_of: Collection, translations: str = "passages") -> Collection:
+def cross(queries_of: Collection, passages_of: Collection, translations: str | None = None) -> Collection:
     """Questions of one collection against the passages of another that is its translation.
 
     "passages": the ids of passages correspond (XQuAD); relevant is what the first collection judges, as far as the
     second has those passages. "questions": the ids of questions correspond (LAReQA); relevant is what the second
-    judges. Questions without a judgement left are left out. Raises BadInput when none is left.
+    judges. None: what `correspondence` says of the two. Questions without a judgement left are left out. Raises
+    BadInput when none is left.
     """
     _known_kind(translations)
+    translations = translations or correspondence(queries_of, passages_of)
     passage_ids = {passage.id for passage in passages_of.passages}
     judgements = queries_of.qrels if translations == "passages" else passages_of.qrels
     qrels: Qrels = {}
@@ -116,12 +128,16 @@ def cross(queries_of: Collection, passages_of: Collection, translations: str = "
 
 
 def question_translations(collection: Collection, other: Collection) -> dict[str, Query]:
-    """Question id of `collection` → the same question in the language of `other`, where the ids of passages correspond
-    and those of questions do not (XQuAD): of each passage, the first question is the first, and so on.
+    """Question id of `collection` → the same question in the language of `other`. Where the ids of passages correspond
+    and those of questions do not (XQuAD), the first question of each passage is the first, and so on; else the id tells
+    (`correspondence`).
 
     Questions with several relevant passages, and those of a passage on which the two have unlike numbers of questions,
     have no entry: nothing tells which is which.
     """
+    if correspondence(collection, other) == "questions":
+        by_id = {query.id: query for query in other.queries}
+        return {query.id: by_id[query.id] for query in collection.queries if query.id in by_id}
     others, translations = _by_passage(other), {}
     for passage, questions in _by_passage(collection).items():
         if len(questions) == len(others.get(passage, [])):
@@ -140,8 +156,8 @@ def _by_passage(collection: Collection) -> dict[str, list[Query]]:
 
 
 def save_collection(collection: Collection, folder: str | Path) -> None:
-    """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back as they are; not
-    gzipped in place of files that are not.
+    """Write `passages.jsonl.gz`, `queries.tsv.gz` and `qrels.txt`, which `load_collection` reads back, all but the
+    metadata of passages; not gzipped in place of files that are not.
 
     Raises BadInput for ids or questions that these formats cannot hold (a tab, a line break, white space in
     an id), before anything is written.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tabulate import tabulate
 
-from interlingua.data.collections import cross
-from interlingua.data.records import Collection
+from interlingua.data.collections import cross, question_translations
+from interlingua.data.records import Collection, Query
 from interlingua.errors import BadInput
 from interlingua.evaluation.measures import Scores, canonical, check_depth, evaluate
 from interlingua.evaluation.projection import principal_plane
@@ -270,15 +270,9 @@ def language_matrix(
             if cells is not None and (q_lang, p_lang) not in cells:
                 continue
             pair = collections[q_lang] if q_lang == p_lang else cross(collections[q_lang], collections[p_lang])
-            place_of = {passage.id: row for row, passage in enumerate(collections[p_lang].passages)}
             query_ids, passage_ids = [query.id for query in pair.queries], [passage.id for passage in pair.passages]
-            run = search(
-                queries[q_lang][[row_of[name] for name in query_ids]],
-                query_ids,
-                passages[p_lang][[place_of[name] for name in passage_ids]],
-                passage_ids,
-                depth,
-            )
+            vectors = queries[q_lang][[row_of[name] for name in query_ids]]
+            run = search(vectors, query_ids, passages[p_lang], passage_ids, depth)
             scores[q_lang, p_lang] = evaluate(run, pair.qrels, [measure])
     pool = MergedPool(collections, passages)
     pool_map, rate, peers, counts = {}, {}, {}, {}
@@ -368,7 +362,12 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
     preference, target, displacement, pool_map, peers, own_first, worst_rank = (
         np.array(column) for column in zip(*rows, strict=True)
     )
-    shared = [name for name in asked[langs[0]] if all(name in by_id for by_id in asked.values())]
+    versions = {lang: _versions(collections[langs[0]], one) for lang, one in collections.items()}
+    shared = [
+        {lang: versions[lang][name].id for lang in langs}
+        for name in asked[langs[0]]
+        if all(name in versions[lang] and versions[lang][name].id in asked[lang] for lang in langs)
+    ]
     if not shared:
         raise BadInput("no question is asked in every language, so none can be compared with itself.")
     shared = shared[:: -(-len(shared) // RANKED)]
@@ -385,7 +384,7 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         displacement,
         own_first,
         worst_rank,
-        rank_agreement([np.stack([asked[lang][name] for name in shared]) for lang in langs], pool.vectors),
+        rank_agreement([np.stack([asked[lang][names[lang]] for names in shared]) for lang in langs], pool.vectors),
         probe(pool.vectors, pool.spoken, [passage.id for c in collections.values() for passage in c.passages]),
         float(pool.share.max()),
         between(pool.vectors, pool.spoken),
@@ -393,6 +392,14 @@ def language_bias(encoder: Encoder, collections: Mapping[str, Collection], **enc
         {lang: plane[pool.spoken == place] for place, lang in enumerate(langs)},
         explained,
     )
+
+
+def _versions(own: Collection, other: Collection) -> dict[str, Query]:
+    """Question id of `own` → the same question of `other`: `question_translations`, and of those that several passages
+    answer the one with its id and its judgements."""
+    same = {query.id: query for query in other.queries if own.qrels.get(query.id) == other.qrels.get(query.id)}
+    several = {name: query for name, query in same.items() if len(other.qrels.get(name, {})) > 1}
+    return several | question_translations(own, other)
 
 
 def rank_agreement(queries: Sequence[Vectors], passages: Vectors) -> Matrix:

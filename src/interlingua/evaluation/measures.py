@@ -53,6 +53,19 @@ class Scores(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self.per_query)
 
+    def __contains__(self, measure: object) -> bool:
+        try:
+            return isinstance(measure, str) and canonical(measure) in self.per_query
+        except BadInput:
+            return False
+
+    def get(self, measure: str, default: Any = None) -> Any:
+        """The mean of a measure, or `default` where it was not computed."""
+        try:
+            return self[measure]
+        except BadInput:
+            return default
+
     @property
     def queries(self) -> int:
         """The number of queries of the means."""

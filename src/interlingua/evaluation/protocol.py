@@ -47,7 +47,7 @@ def evaluate_on(
     them. `encode_options` go to the encoder. Raises BadInput for two collections with one name, a collection without
     queries, passages or qrels, or a measure that looks deeper than `depth`.
     """
-    test_collections = list(collections)
+    test_collections, measures = list(collections), [measures] if isinstance(measures, str) else list(measures)
     check_collections(test_collections, measures, depth)
     results: dict[str, Result] = {}
     for group in by_passages(test_collections):
@@ -188,6 +188,7 @@ def tune_alpha(
     result. `depth` cuts the fused list, as the run that is reported will be cut. Raises BadInput for no weights
     to try, one that is no number of 0 or more, an unknown measure, or runs without a query of `qrels`.
     """
+    alphas = list(alphas)
     if not alphas:
         raise BadInput("no weights to try: give at least one.")
     check_weights(alphas, len(alphas))
@@ -218,7 +219,7 @@ def evaluate_pipelines(
     `translated`: name of a collection → its questions as the `bm25` stages read them. Models, run files and
     translations are read before anything is searched. Raises BadInput as `run_pipeline` and `evaluate_on` do.
     """
-    test_collections = list(collections)
+    test_collections, measures = list(collections), [measures] if isinstance(measures, str) else list(measures)
     check_collections(test_collections, measures, depth)
     load = encoder_loader(load)
     check_stages(pipelines.values(), test_collections, load)

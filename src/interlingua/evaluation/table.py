@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from tabulate import tabulate
 
@@ -157,7 +158,11 @@ def render_tables(tables: Sequence[Table], form: str = "text", *, digits: int = 
 def render_records(records: Sequence[Record], form: str) -> str:
     """Records as "tsv" (a header, then a line each) or "json", nothing rounded."""
     if form == "json":
-        return json.dumps(records, ensure_ascii=False, indent=1)
+        finite = [  # JSON has no infinity: the threshold of BUCC's pairs of which nothing was found
+            {key: None if isinstance(cell, float) and not isfinite(cell) else cell for key, cell in record.items()}
+            for record in records
+        ]
+        return json.dumps(finite, ensure_ascii=False, indent=1)
     if form != "tsv":
         raise BadInput(f"unknown table format '{form}'.{suggestion(form, FORMATS)}")
     lines = [list(records[0])] if records else []

@@ -193,6 +193,7 @@ def tatoeba_accuracy(
     Raises BadInput for shapes that differ, zero vectors, NaN and an unknown protocol.
     """
     _known(protocol)
+    x, y = (side.detach().float().cpu() if hasattr(side, "detach") else side for side in (x, y))
     x, y = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.float32)
     if x.ndim != 2 or x.shape != y.shape or not len(x):
         raise BadInput(f"shapes {x.shape} and {y.shape}: both must be the same [pairs, dim], with a pair.")

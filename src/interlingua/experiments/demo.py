@@ -7,18 +7,19 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import torch
 
 from interlingua.data import encyclopedia
 from interlingua.data.collections import cross, load_collection
-from interlingua.errors import NotFound
+from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import fingerprint
 from interlingua.training.build import train
-from interlingua.training.recipe import find_recipe, raw_recipe, resolve
+from interlingua.training.recipe import find_recipe, raw_recipe, resolve, same_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,15 @@ QUESTIONS = ("alan-turing:sw", "coffee:ja", "braille:ru", "octopus:te")
 def demo(out: str | Path) -> None:
     """Measure the bundled model, train it on twice, print the tables, answer questions across languages."""
     out = Path(out)
+    tree = raw_recipe(find_recipe("demo/static"))
+    runs = {out / "retrieval": resolve(tree, ["objectives.semantic=null"]), out / "semantic": resolve(tree)}
+    for run, recipe in runs.items():  # what is of somebody else would be deleted below
+        kept = run / "recipe.yaml"
+        is_ours = kept.is_file() and same_recipe(kept.read_text(encoding="utf-8"), recipe)
+        if (run / "start").exists() and not is_ours:
+            raise BadInput(f"{run}: holds another run. Give another folder with --out, or delete it.")
+    if (out / "index").exists() and not (out / "semantic/recipe.yaml").is_file():
+        raise BadInput(f"{out / 'index'}: is there, and of no demonstration. Give another folder with --out.")
     # the steps are so small that threads would wait for one another, most of all on a busy machine
     torch.set_num_threads(1)
     logger.info(
@@ -40,25 +50,25 @@ def demo(out: str | Path) -> None:
     )
     bundled = DualEncoder.load("default")
     now = fingerprint(bundled)
-    for run in (out / "retrieval", out / "semantic"):
+    for run in runs:
         if (run / "start").exists() and fingerprint(DualEncoder.load(run / "start")) != now:
             logger.info(f"{run}: began from the bundled model of another version; it is trained anew.")
             shutil.rmtree(run)
-    tree = raw_recipe(find_recipe("demo/static"))
     logger.info("1. English questions and passages alone (the retrieval loss).")
-    train(resolve(tree, ["objectives.semantic=null"]), out / "retrieval")
+    train(runs[out / "retrieval"], out / "retrieval")
     logger.info("\n2. The same and sentences beside their translations (the semantic loss of Hu et al. 2023).")
-    train(resolve(tree), out / "semantic")
+    train(runs[out / "semantic"], out / "semantic")
     semantic = DualEncoder.load(out / "semantic/model")
     models = {"bundled": bundled, "+ retrieval": DualEncoder.load(out / "retrieval/model"), "+ semantic": semantic}
     picture(print_tables(models), out / "demo.svg")
     answer(semantic, out)
+    index = quote(f"{out}/index")
     print(f"""
 What next?
-  ask it something         interlingua search {out}/index "Apa kegunaan huruf Braille?"
+  ask it something         interlingua search {index} "Apa kegunaan huruf Braille?"
   what was just trained    {out}/semantic/recipe.yaml, {out}/semantic/log.jsonl
   your own data            README.md, "A model of your own"
-  a search page            interlingua serve {out}/index
+  a search page            interlingua serve {index}
 """)
 
 
@@ -111,10 +121,11 @@ def picture(systems: dict[str, dict[str, float]], path: Path) -> None:
 def answer(model: DualEncoder, out: Path) -> None:
     """Index every passage in every language and ask about a few topics."""
     passages = [
-        passage for lang in encyclopedia.languages() for passage in load_collection(f"encyclopedia:{lang}").passages
+        replace(passage, id=f"{passage.id}.{lang}")
+        for lang in encyclopedia.languages()
+        for passage in load_collection(f"encyclopedia:{lang}").passages
     ]
-    unique = [type(p)(f"{p.id}.{p.lang}", p.text, p.title, p.lang) for p in passages]
-    index = Index.build(model, unique, out / "index", model_path=out / "semantic" / "model", overwrite=True)
+    index = Index.build(model, passages, out / "index", model_path=out / "semantic" / "model", overwrite=True)
     topics = {topic.id: topic for topic in encyclopedia.topics()}
     print(f"\nA few questions against all {len(index):,} passages in all languages at once:")
     for key in QUESTIONS:

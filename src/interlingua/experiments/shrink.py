@@ -22,7 +22,7 @@ from pydantic import Field
 from interlingua.alignment.texts import sample_texts
 from interlingua.errors import BadInput
 from interlingua.files import atomic_write, read_json
-from interlingua.models.card import copy_card
+from interlingua.models.card import card_of, write_card
 from interlingua.models.dual import DualEncoder, holds_two
 from interlingua.models.encoder import Encoder
 from interlingua.models.folder import model_folder
@@ -89,7 +89,7 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
             json.dump(record, stream)
     student = train(_recipe(teacher, out, spec, record["kept"]), out, device)
     assert isinstance(student, DualEncoder)
-    copy_card(teacher, out / "model", "Made smaller by `interlingua shrink`, and taught by the whole model.")
+    write_card(out / "model", card_of(teacher), "Made smaller by `interlingua shrink`, and taught by the whole model.")
     return student
 
 
@@ -115,7 +115,8 @@ def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
     logger.info(f"{len(selection)} of {layers} layers, {remaining:,} of {subwords:,} subwords")
     (out / ASKED).unlink(missing_ok=True)  # what it says is no longer so from here on, also after a kill
     for name in (CUT, "start"):  # of a call with other options that was stopped before it had a checkpoint
-        shutil.rmtree(out / name, ignore_errors=True)
+        if (out / name / "modules.json").is_file():
+            shutil.rmtree(out / name)
     if can_pack(backbone.model):
         backbone.keep(selection)
     else:

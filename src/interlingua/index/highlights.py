@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import regex  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from interlingua.data.records import Passage
@@ -18,7 +19,7 @@ from interlingua.models.protocols import AnyEncoder, has_token_vectors
 from interlingua.models.static.encoder import TINY, StaticSide, static_sides
 from interlingua.retrieval.late_interaction.states import TokenStates
 from interlingua.text.analyzers import Analyzer, analyzer
-from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST
+from interlingua.text.analyzers.segment import CLUSTER, CLUSTERS, RUN, SOUTH_EAST, term_nfkc
 from interlingua.text.languages import find_code
 from interlingua.text.phonetic import phonetic_keys
 
@@ -67,7 +68,7 @@ class Highlights:
             if _alike(cut, word := text[slice(*span)], question_terms)
             or (sounds and not sounds.isdisjoint(phonetic_keys(word)))
         ]
-        return _joined(sorted(spans + self._aligner.spans(text, cut)))
+        return _joined(sorted(_whole(text, span) for span in spans + self._aligner.spans(text, cut)))
 
 
 def highlights(
@@ -97,16 +98,30 @@ def _pieces(text: str) -> Iterator[Span]:
         if word.start("unspaced") < 0:
             yield word.span()
             continue
-        clusters = [(word.start() + match.start(), word.start() + match.end()) for match in CLUSTER.finditer(word[0])]
+        clusters = [match.span() for match in CLUSTER.finditer(text, *word.span())]
         size = min(CLUSTERS if SOUTH_EAST.match(word[0]) else 2, len(clusters))
         yield from ((clusters[at][0], clusters[at + size - 1][1]) for at in range(len(clusters) - size + 1))
 
 
 def _alike(cut: Analyzer, word: str, question_terms: set[str]) -> bool:
-    terms = cut(word)
+    terms, word = cut(word), term_nfkc(word)
     if terms and terms[-1] == word and len(word) == 2:
         terms = [word]  # two Chinese or Japanese characters count as a pair, not each by itself
     return bool(terms) and sum(term in question_terms for term in terms) >= ALIKE * len(terms)
+
+
+STACKERS = "\u1039\u17d2"
+"""In Burmese and Khmer the letter after one of these stands below the one before it."""
+MARKS = regex.compile(rf"(?:[\p{{M}}\u0e33\u0eb3]|(?<=[{STACKERS}])\p{{L}})*")
+
+
+def _whole(text: str, span: Span) -> Span:
+    """The span with all marks of its letters: a subword may begin or end between a letter and its mark."""
+    start, end = span
+    while start and (MARKS.fullmatch(text[start]) or text[start - 1] in STACKERS):
+        start -= 1
+    marks = MARKS.match(text, end)
+    return start, marks.end() if marks else end
 
 
 def _joined(spans: list[Span]) -> list[Span]:

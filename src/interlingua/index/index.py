@@ -147,7 +147,7 @@ class Index:
 
     def found(self, ids: Iterable[str]) -> dict[str, list[Passage]]:
         """`versions` of those of `ids` that there are, looked up at once."""
-        names = list(ids)
+        names = [ids] if isinstance(ids, str) else list(ids)
         return self._answered(lambda view: versions(names, view), self.refresh())
 
     def document(self, id: str, *, around: int | None = None) -> Document:
@@ -237,6 +237,7 @@ class Index:
         """`search` for several questions, encoded together; `lang` may be a list with one for each, and of a `Question`
         its own language counts. Raises OutOfTime where one takes more than the `budget`."""
         check_limits(k, min_score)
+        k = int(k)  # of NumPy, which a store's client may refuse
         filters, first, timer = parsed(where), self.refresh(), budget or Budget()
         langs = codes_in(first.languages, langs)
         batch = questions(texts, lang, mode, langs, first.languages, self.path)

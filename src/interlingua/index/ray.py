@@ -288,10 +288,11 @@ def build_index_on_ray(
     name = place.partition("?")[0].rpartition("/")[2] if is_address(place) else Path(place)
     folder = Path(f"{name}.parts")
     parts = encode_on_ray(model, passages, folder, address=address, workers=workers, precision=precision)
-    encoder = EncodedParts(Model(model, precision).load(), parts)
+    loaded = Model(model, precision).load()
+    encoder = EncodedParts(loaded, parts)
     index = build_index(encoder, encoder.passages(), place, model_path=model, overwrite=overwrite, **options)
     for part in parts:
         part.unlink()
     with suppress(OSError):  # somebody keeps something else in it
         folder.rmdir()
-    return index
+    return Index(index.store, loaded)  # which also encodes passages that come later

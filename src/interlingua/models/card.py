@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +60,12 @@ def licence(folder: Path) -> str:
     return next(names, "")
 
 
-def copy_card(source: Path, folder: Path, changed: str) -> None:
-    """Put the card of the model in `source` beside the one that was made of it in `folder`, and say in it how it was
-    `changed`. Without a card there is none."""
-    if not (source / CARD).is_file() or source.resolve() == folder.resolve():
-        return
-    shutil.copyfile(source / CARD, folder / CARD)
-    with (folder / CARD).open("a", encoding="utf-8") as stream:
-        stream.write(f"\n{changed}\n")
+def card_of(source: Path) -> bytes | None:
+    """The card of the model in `source`, if it has one: to be read before its folder may be replaced."""
+    return (source / CARD).read_bytes() if (source / CARD).is_file() else None
+
+
+def write_card(folder: Path, card: bytes | None, changed: str) -> None:
+    """Put the `card` of a model beside the one that was made of it in `folder`, and say in it how it was `changed`."""
+    if card is not None:
+        (folder / CARD).write_bytes(card + f"\n{changed}\n".encode())

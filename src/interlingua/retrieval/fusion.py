@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
+from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,7 @@ def check_weights(weights: Sequence[float], runs: int) -> None:
     if len(weights) != runs:
         raise BadInput(f"{len(weights)} weights for {runs} runs: give one for each.")
     for weight in weights:
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not isfinite(weight) or weight < 0:
+        if isinstance(weight, bool) or not isinstance(weight, Real) or not isfinite(weight) or weight < 0:
             raise BadInput(f"alpha {weight!r}: must be a number of 0 or more.")
 
 
@@ -90,7 +91,7 @@ def rrf(runs: Sequence[Run], k: int = RRF_K) -> Run:
     """
     if not runs:
         raise BadInput("no runs to fuse. Give at least one.")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+    if isinstance(k, bool) or not isinstance(k, Integral) or k < 0:
         raise BadInput(f"k={k!r}: must be a whole number of 0 or more (60 in the paper).")
     fused = Run()
     for query_id in dict.fromkeys(name for run in runs for name in run):

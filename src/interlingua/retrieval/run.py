@@ -126,7 +126,7 @@ class Run(Mapping[str, list[tuple[str, float]]]):
         """
         self._new(query_id)
         ids = list(ids)
-        values = np.asarray(scores, dtype=np.float32)
+        values = np.array(scores, dtype=np.float32)  # a copy: a caller may fill one buffer again and again
         if values.shape != (len(ids),):
             raise BadInput(f"query '{query_id}': {len(ids)} documents but scores of shape {values.shape}.")
         if len(set(ids)) != len(ids):

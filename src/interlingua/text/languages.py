@@ -187,6 +187,11 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def paired(text: str) -> str:
+    """`text` with the halves of a surrogate pair as one character, and U+FFFD for half a pair alone."""
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def text_key(text: str) -> str:
     """NFKC, casefolded, outer white space stripped, inner white space collapsed to one space."""
     # NFKC is applied again because casefolding can undo it (Unicode standard, section 3.13, D146).

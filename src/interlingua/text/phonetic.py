@@ -21,6 +21,7 @@ from unicodedata import name, normalize
 import regex
 
 from interlingua.text.analyzers.segment import INVISIBLE, UNSPACED, term_nfkc
+from interlingua.text.languages import languages
 
 VERSION = "2"
 """Raised whenever a key changes."""
@@ -32,7 +33,7 @@ LONGEST = 64
 """Letters and marks of the longest word that has a key."""
 HELD = 1 << 17  # words whose keys are remembered
 WORD = regex.compile(rf"[[\p{{L}}\p{{M}}]--[\p{{Lm}}\p{{Tibetan}}{UNSPACED}]]+", regex.V1)
-WITHOUT = frozenset(("bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"))
+WITHOUT = frozenset(code for code, entry in languages().items() if not entry.spaced)
 """Languages whose words have no keys, as no spaces are between them."""
 LATIN = regex.compile(r"\p{Latin}")
 CLASSES = {

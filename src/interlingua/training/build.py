@@ -116,7 +116,7 @@ def _claim(recipe: Recipe, out: Path) -> None:
     A run that failed before its first checkpoint has nothing to lose: the mended recipe may have its folder, and its
     model begins anew, as the data may be other data now.
     """
-    file = out / "recipe.yaml"
+    file, same = out / "recipe.yaml", False
     if file.exists():
         same = same_recipe(file.read_text(encoding="utf-8"), recipe)
         runs = [run for run in (out, out / "warm_up") if (run / "model").exists() or newest(run / "checkpoints")]
@@ -126,8 +126,9 @@ def _claim(recipe: Recipe, out: Path) -> None:
             raise BadInput(f"{out}: holds a run of another recipe (see {file}). Use another --out, or delete it.")
         for leftover in ("start", "best"):
             shutil.rmtree(out / leftover, ignore_errors=True)
-    with atomic_write(file) as stream:
-        stream.write(recipe_text(recipe))
+    if not same:  # else it may be what somebody wrote
+        with atomic_write(file) as stream:
+            stream.write(recipe_text(recipe))
 
 
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:

@@ -25,7 +25,7 @@ from interlingua.cli.evaluate.retrieval import (
     xor_options,
 )
 from interlingua.cli.evaluate.sentences import print_bucc, print_translations, read_translations, sentence_options
-from interlingua.cli.options import precision_option
+from interlingua.cli.options import given, precision_option
 from interlingua.errors import BadInput
 
 NAMES = ("evaluate",)
@@ -172,7 +172,11 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise BadInput(
             "say what to measure on: --on COLLECTION …, --tatoeba FILE …, --bucc FOLDER, or --xor QUESTIONS.jsonl"
         )
-    of_models = options & {"tatoeba", "bucc", "matrix"} or ("on" in options and not options & {"pipeline", "index"})
+    of_models = (
+        options & {"tatoeba", "bucc", "matrix"}
+        or ("on" in options and not options & {"pipeline", "index"})
+        or ("xor" in options and "predictions" not in options)
+    )
     if not arguments.models and (of_models or not options & {"predictions", "pipeline", "index"}):
         raise BadInput("say which MODEL to measure. See `interlingua evaluate --help`.")
     for option, subjects in GOES_WITH.items():
@@ -183,6 +187,8 @@ def check_options(arguments: argparse.Namespace) -> None:
             raise BadInput(message)
     if arguments.xor and arguments.models and not arguments.passages:
         raise BadInput("--xor needs the English passages to search. Give them with --passages.")
+    if not arguments.models and (unused := given(arguments, ("layer", "pooling"))):
+        raise BadInput(f"{unused[0]} is for MODELs, and none is named. Leave it out.")
 
 
 def load_models(arguments: argparse.Namespace) -> dict[str, Model]:

@@ -220,10 +220,10 @@ def chunk(
         code = code or block.lang
         limit = chunk_limit(size, code or lang, way)
         for piece in _pieces(block.text, code or lang, limit):
-            if fresh and _length([*pieces, piece]) > limit:
+            if fresh and len(_join([*pieces, piece])) > limit:
                 yield Block(_join(pieces), title, code)
                 pieces, fresh = [one for one in pieces[max(0, len(pieces) - overlap) :] if one.whole], False
-            while pieces and not fresh and _length([*pieces, piece]) > limit:
+            while pieces and not fresh and len(_join([*pieces, piece])) > limit:
                 pieces.pop(0)
             pieces.append(piece)
             fresh = True
@@ -280,10 +280,6 @@ def _gap(space: str) -> str:
 
 def _join(pieces: list[Piece]) -> str:
     return "".join(piece.gap + piece.text if index else piece.text for index, piece in enumerate(pieces))
-
-
-def _length(pieces: list[Piece]) -> int:
-    return sum(len(piece.gap) + len(piece.text) for piece in pieces) - len(pieces[0].gap)
 
 
 ENOUGH = 80

@@ -47,6 +47,19 @@ DECLARED = re.compile(
 """An encoding of text: Python also calls some ways of packing bytes so."""
 
 
+AS_BROWSERS = {
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+"""Encodings that pages name, and the larger ones that browsers read them in (WHATWG's Encoding Standard)."""
+
+
 class NotDecodable(BadFile):
     """A file, or the rest of it, is in another encoding."""
 
@@ -96,7 +109,7 @@ def declared_encoding(start: bytes) -> str | None:
     if declared := DECLARED.search(start[:4096]):
         with suppress(LookupError):
             name = codecs.lookup(declared[1].decode("ascii")).name
-            return "cp1252" if name == "iso8859-1" else name  # as browsers read it
+            return AS_BROWSERS.get(name, name)
     return None
 
 

@@ -17,7 +17,7 @@ from interlingua.data.files.pages import APART, PART
 from interlingua.data.files.tables import strings, usual_columns
 from interlingua.data.files.walk import Source
 from interlingua.plain_yaml import parse_yaml
-from interlingua.text.languages import find_code
+from interlingua.text.languages import find_code, paired
 
 LINE = 1 << 16
 """Characters of a line that are read at once."""
@@ -146,7 +146,7 @@ def _front_matter(matter: list[str], left_out: set[str]) -> dict[str, str] | Non
         str(name): ", ".join(map(str, value)) if isinstance(value, list) and not _has_parts(value) else value
         for name, value in data.items()
     }
-    return strings(flat, left_out)
+    return {paired(name): paired(value) for name, value in strings(flat, left_out).items()}
 
 
 def _has_parts(values: list[object]) -> bool:

@@ -18,13 +18,16 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import regex  # type: ignore[import-untyped]
+
 from interlingua.data.files.chunks import Block, Blocks
 from interlingua.data.files.encoding import page_text
 from interlingua.data.files.pages import html_blocks
 from interlingua.data.files.walk import BadFile, MissingExtra, Source
 from interlingua.errors import NotFound
 from interlingua.files import open_input
-from interlingua.text.languages import find_code
+from interlingua.text.analyzers.segment import UNSPACED
+from interlingua.text.languages import find_code, paired
 
 UNPACKED = 1 << 30
 """Bytes that an archive may have when it is unpacked."""
@@ -81,8 +84,8 @@ def read_pdf(stream: BinaryIO) -> Blocks:
     if document.is_encrypted and not _opens(document):
         raise BadFile("is encrypted. Save it without a password")
     blocks = Blocks()
-    blocks.title = _one_line(getattr(document.metadata, "title", None))
-    pages = [page.extract_text() for page in document.pages]
+    blocks.title = paired(_one_line(getattr(document.metadata, "title", None)))
+    pages = [paired(page.extract_text()) for page in document.pages]
     if not any(map(str.strip, pages)):
         raise BadFile(
             f"holds no text on its {len(pages):,} pages, so it is scanned. Recognise the text first, with "
@@ -103,11 +106,15 @@ def _opens(document: Any) -> bool:
         return False
 
 
+WITHIN = regex.compile(rf"(?<={UNSPACED})[ \t]*\n[ \t]*(?={UNSPACED})")
+"""The end of a line between letters of scripts without spaces."""
+
+
 def _joined(paragraph: str) -> str:
     """The lines of a paragraph that was set in lines: a word that was broken is whole again, and a line that begins
     with a small letter goes on with the one before."""
     text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010]\n(?=[^\W\d_A-Z])", "", paragraph)
-    return re.sub(r"(?<![.!?:])[ \t]*\n[ \t]*(?=[^\W\d_A-Z])", " ", text)
+    return re.sub(r"(?<![.!?:])[ \t]*\n[ \t]*(?=[^\W\d_A-Z])", " ", WITHIN.sub("", text))
 
 
 @whole("DOCX")

@@ -15,10 +15,11 @@ from interlingua.text.languages import find_code
 UNSEEN = frozenset(
     (
         "script style template noscript svg object iframe canvas audio video select textarea datalist meter progress "
-        "noembed noframes rp annotation annotation-xml"
+        "noembed noframes rp rt rtc annotation annotation-xml"
     ).split()
 )
-"""Elements of which a browser shows no text, or only where it cannot show them; the last two hold a formula again."""
+"""Elements of which a browser shows no text, or only where it cannot show them; the reading of a word; the last two
+hold a formula again."""
 BREAKS = frozenset(
     (
         "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure "
@@ -38,7 +39,8 @@ ENDED_BY = {
     "tr": {"tr", "tbody", "tfoot"},
     "thead": {"tbody", "tfoot"},
     "tbody": {"tbody", "tfoot"},
-    "rp": {"rt", "rp"},
+    "rp": {"rb", "rt", "rtc", "rp"},
+    "rt": {"rb", "rt", "rtc", "rp"},
 }
 """Elements whose end may be left out, and the tags with which the next one begins."""
 TABLE = frozenset("table tbody thead tfoot tr td th caption".split())

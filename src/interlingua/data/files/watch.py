@@ -112,6 +112,8 @@ class Watcher:
         for path, root in self._roots.items():
             if not place.is_relative_to(root):
                 continue
+            if place == root:
+                self._changes = None  # it went: what has its name and number now is not watched yet
             parts = place.relative_to(root).parts
             hidden = next((index for index, part in enumerate(parts) if part.startswith(".")), None)
             if hidden is not None:

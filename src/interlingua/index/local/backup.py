@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -143,5 +145,5 @@ def _extract(file: Path, place: Path) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with open(target, "wb") as out:
                     shutil.copyfileobj(content, out, 1 << 20)
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise Damaged(f"{file}: cannot be read as a backup of an index ({error}).") from error

@@ -16,7 +16,7 @@ import numpy as np
 
 from interlingua.data.keys import Keys
 from interlingua.data.records import Passage
-from interlingua.errors import BadInput, Damaged
+from interlingua.errors import BadInput, Damaged, NotFound
 from interlingua.files import check_replaceable, make_folder, move_into_place
 from interlingua.index.local.caches import FOLDER as CACHES
 from interlingua.index.local.caches import open_cache, write_cache
@@ -166,7 +166,7 @@ def _leave(partial: Path, path: Path) -> None:
     """Keep what was written for the next try, and say so; remove a folder without passages."""
     try:
         count = len(PassageTable.open(partial).numbers())
-    except Damaged:
+    except (Damaged, NotFound):  # not found: it took its place already
         count = 0
     if count:
         logger.warning(

@@ -119,13 +119,13 @@ class Snapshot:
         """The newest version. `before` spares reading what it has read. A cache that is missing is written, which is
         said."""
         version = store.refresh()
-        if before is not None and before.version == version == before.base.version:
-            return before
         listed = {(key, time) for key, time in complete_caches(index / FOLDER).items() if key[-1] <= version}
         # what could not be used is not tried again
         new_keys = {key for key, _ in (listed if before is None else listed - before.listed)}
-        if before is None or any(len(key) == 1 and key[0] > before.base.version for key in new_keys):
+        # also one of the same version, which another process has made again
+        if before is None or any(len(key) == 1 and key[0] >= before.base.version for key in new_keys):
             base = cache_of(store, index)
+            listed |= {one for one in complete_caches(index / FOLDER).items() if one[0] == (base.version,)}
             version = store.version
             supplement, unindexed = newest_supplement(index, base, version), UnindexedRows.none(base.vectors.shape[1])
         else:

@@ -262,6 +262,7 @@ class MilvusStore(AddressedStore[MilvusRow]):
     def __init__(self, address: Address, client: Any) -> None:
         self.address: Address = address
         self.client = client
+        self._closed = False
         self._version: IndexVersion | None = None
         self.refresh()
 
@@ -348,7 +349,9 @@ class MilvusStore(AddressedStore[MilvusRow]):
 
     def close(self) -> None:
         """End the connection. With the last one to a file of Milvus Lite another process may open the file."""
-        disconnect(self.address, self.client)
+        if not self._closed:  # `disconnect` counts the clients of a file
+            self._closed = True
+            disconnect(self.address, self.client)
 
 
 def _check_durability(address: str, durability: str) -> None:

@@ -237,6 +237,7 @@ def tune_bm25(
     development queries: tuned on the test queries, a number says nothing.
     Raises BadInput for no queries, an empty grid, and what `BM25.build` raises it for.
     """
+    k1, b = list(k1), list(b)
     if not queries or not k1 or not b:
         raise BadInput(f"{len(queries)} queries, {len(k1)} values of k1, {len(b)} of b: to tune needs some of each.")
     bm25 = BM25.build(passages, k1=k1[0], b=b[0], analyzer=analyzer)

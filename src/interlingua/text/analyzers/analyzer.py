@@ -117,7 +117,18 @@ def _forget() -> None:
 
 VERSION = "1"
 """The version of the rules in this package: raised whenever one of them changes a term."""
-VERSIONS = {"he": "3", "tr": "2", "uz": "2", "yi": "3"}
+VERSIONS = {
+    "fr": "2",
+    "he": "4",
+    "hi": "2",
+    "lo": "2",
+    "mr": "2",
+    "ne": "2",
+    "th": "2",
+    "tr": "2",
+    "uz": "2",
+    "yi": "4",
+}
 """That of languages whose own rules changed since."""
 KINDS = ("language", "mixed", "ngram", "words", "char4", "whitespace")
 CHARACTERS = re.compile(r"char([1-9])")

@@ -34,14 +34,19 @@ marks. The zero-width non-joiner, which joins prefixes and endings to a word, be
 ta_marbuta = rewriting("ة", "ه")
 """A stem with ha for ta marbuta: done after stemming, since the stemmer knows endings in ta marbuta."""
 
+french_letters: Rewrite = methodcaller("translate", str.maketrans({"œ": "oe", "Œ": "OE"}))
+"""French with two letters for œ, as keyboards have them."""
+
 POINTS = regex.compile(r"[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]+")
+HEBREW = str.maketrans({"׳": "'", "װ": "וו", "ױ": "וי", "ײ": "יי"})
 GERSHAYIM = regex.compile(r"(?<=\p{Hebrew})[״“”„](?=\p{Hebrew})")
 
 
 def hebrew_letters(text: str) -> str:
     """`text` (NFKC, Hebrew or Yiddish) without vowel points and accents, as it is mostly written; the marks of
-    abbreviations and of foreign sounds are the straight quotes that keyboards have: צה״ל is צה"ל."""
-    return cast(str, GERSHAYIM.sub('"', POINTS.sub("", text))).replace("׳", "'")
+    abbreviations and of foreign sounds are the straight quotes that keyboards have (צה״ל is צה"ל); two letters for a
+    ligature of Yiddish."""
+    return cast(str, GERSHAYIM.sub('"', POINTS.sub("", text))).translate(HEBREW)
 
 
 AT_MOST = 2  # endings: one of case after one of number
@@ -76,7 +81,7 @@ one t, one ng as one."""
 bengali_stem = ending_stripper(bengali_letters(ending) for ending in BENGALI_ENDINGS)
 """A word in these letters without its endings of number, definiteness and case."""
 
-DEVANAGARI = rewriting("ऍऎऑऒऄॲॅॆॉॊ", "एएओओअअेेोो", "\u093c\u200c\u200d")
+DEVANAGARI = rewriting("ऍऎऑऒऄॲॅॆॉॊ\u0929\u0931\u0934", "एएओओअअेेोो\u0928\u0930\u0933", "\u093c\u200c\u200d")
 NASAL = regex.compile("न्(?=[क-ह])|ँ")
 short_vowels = rewriting("आईऊॠॡऐऔीूॄॣैौ", "अइउऋऌएओिुृॢेो", "्")
 """A stem with long vowels short and without virama: what differs between common spellings of one word. Done after
@@ -203,7 +208,7 @@ RULES = {
     "eu": Rules("mixed", "basque"),
     "fa": Rules("mixed", "persian", persian_letters),
     "fi": Rules("char4", "finnish"),
-    "fr": Rules("mixed", "french", apostrophe=_elision("fr")),
+    "fr": Rules("mixed", "french", french_letters, apostrophe=_elision("fr")),
     "ga": Rules("mixed", "irish", apostrophe=_elision("ga")),
     "he": Rules("mixed", letters=hebrew_letters),
     "hi": Rules("language", "hindi", devanagari_letters, after=short_vowels),

@@ -21,11 +21,19 @@ TURKISH = str.maketrans({"I": "ı", "İ": "i"})
 DOTTED = "i\u0307"  # what İ becomes without case
 
 
+THAI_AM = regex.compile("\u0e4d([\u0e48-\u0e4b]?)\u0e32")
+LAO_AM = regex.compile("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2")
+
+
 def term_nfkc(text: str) -> str:
-    """`text` in NFKC, but for the Thai and Lao vowel AM: NFKC splits it, dictionaries write it as one letter."""
+    """`text` in NFKC, but for the Thai and Lao vowel AM: NFKC splits it, dictionaries write it as one letter, after the
+    tone. Two vowels E are AE, which looks the same."""
     if text.isascii():
         return text
-    return nfkc(text).replace("\u0e4d\u0e32", "\u0e33").replace("\u0ecd\u0eb2", "\u0eb3")
+    text = nfkc(text).replace("\u0e40\u0e40", "\u0e41").replace("\u0ec0\u0ec0", "\u0ec1")
+    if "\u0e4d" in text:
+        text = THAI_AM.sub("\\1\u0e33", text)
+    return LAO_AM.sub("\\1\u0eb3", text) if "\u0ecd" in text else text
 
 
 def folded(text: str, *, turkish: bool = False) -> str:
@@ -41,7 +49,8 @@ def folded(text: str, *, turkish: bool = False) -> str:
     visible = term_nfkc(INVISIBLE.sub("", text.casefold().replace(DOTTED, "i")))
     if visible.isalpha() and "ʼ" not in visible:  # most words: there is no digit and no sign
         return visible
-    result: str = DIGITS.sub(lambda match: str(decimal(match[0])), visible)
+    # one that is newer than Python's Unicode stays as it is
+    result: str = DIGITS.sub(lambda match: str(decimal(match[0], match[0])), visible)
     return result.translate(SIGNS)
 
 
