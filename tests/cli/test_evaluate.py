@@ -247,6 +247,8 @@ def xor_questions(place):
     ("argv", "said"),
     [
         (["static", "--pairs", "de-fr"], "say what to measure on"),
+        (["static", "--on", "encyclopedia:fi", "--passages", "encyclopedia:en", "--matrix"], "--matrix searches the"),
+        (["static", "--tatoeba", "tatoeba", "--split", "dev"], "--split is for"),
         (["--pipeline", "bm25", "--on", "encyclopedia:fi", "--xor", "xor.jsonl"], "say which MODEL to measure"),
         (["--xor", "xor.jsonl", "--predictions", "p", "--layer", "2"], "--layer is for MODELs, and none is named"),
         (["static", "--on", "encyclopedia:fi", "--pairs", "de-fr"], "--pairs is for translations"),

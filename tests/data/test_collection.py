@@ -255,6 +255,16 @@ def test_save_and_load_give_the_same_collection(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+def test_a_judged_passage_in_a_thousand_may_be_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    passages = [Passage(f"p{i}", f"text {i}", "", "en") for i in range(1100)]
+    given = Collection("c", passages, [Query("q", "what", "en")], {"q": {passage.id: 1 for passage in passages}})
+    save_collection(given, tmp_path / "c")
+    with open(tmp_path / "c/qrels.txt", "a") as stream:
+        stream.write("q 0 gone 1\n")
+    assert len(load_collection(tmp_path / "c").qrels["q"]) == 1101
+    assert "1 judged passage(s) are not there, such as 'gone'" in caplog.text
+
+
 def test_merge_prefixes_ids_by_language() -> None:
     merged = merge_collections([_translation("ar"), _translation("th", 1)])
     assert merged.passages[3] == Passage("th:p0", "text 0 th", "", "th")

@@ -243,3 +243,29 @@ def test_questions_without_an_answer_are_counted_in_a_collection(
     (tmp_path / "a.en.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "c", "qas": qas}]}]}))
     assert [query.id for query in load_collection(tmp_path / "a.en.json").queries] == ["1"]
     assert "1 questions without an answer not read" in capsys.readouterr().err
+
+
+def test_languages_of_tydi_qa_and_mlqa_are_those_of_ids_and_names(tmp_path: Path) -> None:
+    def squad(name: str, id: str) -> Path:
+        qas = [{"id": id, "question": "Mikä?", "answers": [{"text": "a", "answer_start": 0}]}]
+        data = {"data": [{"title": "t", "paragraphs": [{"context": "a b", "qas": qas}]}]}
+        (tmp_path / name).write_text(json.dumps(data))
+        return tmp_path / name
+
+    (tydi,) = read_questions(squad("tydiqa-goldp-v1.1-train.json", "finnish-81-3"))
+    assert (tydi.lang, tydi.positives[0].lang) == ("fi", "fi")
+    (mlqa,) = read_questions(squad("test-context-ar-question-de.json", "a1b2"))
+    assert (mlqa.lang, mlqa.positives[0].lang) == ("de", "ar")
+
+
+def test_the_language_of_a_row_of_dpr_wins(tmp_path: Path) -> None:
+    rows = [{"question": "q", "lang": "ja", "positive_ctxs": [{"title": "", "text": "t", "passage_id": "1"}]}]
+    (tmp_path / "d.json").write_text(json.dumps(rows))
+    assert [one.lang for one in read_questions(tmp_path / "d.json")] == ["ja"]
+
+
+@pytest.mark.parametrize("row", ["1185869\tmsmarco_passage_00_1\tmsmarco_passage_07_9", "PLAIN-1\tMED-2427\t2"])
+def test_ids_with_letters_are_no_texts_either(tmp_path: Path, row: str) -> None:
+    (tmp_path / "a.tsv").write_text(f"{row}\n")
+    with pytest.raises(InterlinguaError, match="these are ids, the texts are needed"):
+        list(read_questions(tmp_path / "a.tsv"))

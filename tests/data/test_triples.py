@@ -10,7 +10,11 @@ import pytest
 
 from interlingua.data import datasets as triples_module
 from interlingua.data.datasets import DataSpec, TripleStore, open_store, open_stream, texts_of
+from interlingua.data.layouts import read_qrels
 from interlingua.data.readers import read_questions
+from interlingua.data.readers.rows import BadRows
+from interlingua.data.readers.source import NoOptions
+from interlingua.data.readers.triples import _read_qrels, id_passages
 from interlingua.data.records import Passage, Query, QuestionPassage
 from interlingua.data.store import KeyedStore, RecordStore
 from interlingua.errors import InterlinguaError, NotFound
@@ -290,3 +294,16 @@ def test_scores_survive_the_store_and_stand_in_jsonl(tmp_path):
 def test_queries_are_a_kind_of_their_own(tmp_path):
     store = KeyedStore.build(tmp_path, [Query("1", "q", "en")], Query, "here")
     assert store[0] == Query("1", "q", "en")
+
+
+def test_dprs_passages_are_in_another_order(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv").write_text('id\ttext\ttitle\n1\t"Aaron (""A"") is a prophet."\tAaron\n', encoding="utf-8")
+    (found,) = id_passages(tmp_path / "p.tsv", BadRows(), "en")
+    assert (found.id, found.title, found.text) == ("1", "Aaron", 'Aaron ("A") is a prophet.')
+
+
+def test_judgements_of_beir_are_csv(tmp_path: Path) -> None:
+    (tmp_path / "q.tsv").write_text('query-id\tcorpus-id\tscore\nq\t"<""Weird""_Al>"\t1\n', encoding="utf-8")
+    assert read_qrels(tmp_path / "q.tsv") == {"q": {'<"Weird"_Al>': 1}}
+    (triple,) = _read_qrels(tmp_path / "q.tsv", BadRows(), NoOptions())
+    assert triple.passages == ('<"Weird"_Al>',)

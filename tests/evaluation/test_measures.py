@@ -119,6 +119,9 @@ def test_of_judged_passages_only_the_cut_counts_those(measure):
     run = Run.from_scores({"q": {"unjudged": 3.0, "right": 2.0}, "r": {"unjudged": 1.0}})
     values = evaluate(run, {"q": {"right": 1}, "r": {"right": 1}}, [f"{measure}(judged_only=True)@1"])
     assert next(iter(values.per_query.values())) == {"q": 1.0, "r": 0.0}
+    run = Run.from_scores({"q": {"spam": 3.0, "wrong": 2.0, "right": 1.0}})  # a grade below 0 is no judgement
+    values = evaluate(run, {"q": {"right": 1, "wrong": 0, "spam": -1}}, [f"{measure}(judged_only=True)@2"])
+    assert next(iter(values.per_query.values()))["q"] == {"RR": 0.5, "P": 0.5, "Success": 1.0}[measure]
 
 
 def test_mean_is_over_all_queries_of_the_qrels():

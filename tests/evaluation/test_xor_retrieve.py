@@ -190,3 +190,4 @@ def test_nltk_puts_a_space_into_a_possessive_and_none_into_an_abbreviation():
         for answer in ("Moore's law", "the U.S. and")
     ]
     assert [[scores["R@2kt"], scores["R@2kt" + TOKENISED]] for scores in found] == [[0.0, 100.0], [100.0, 100.0]]
+    assert all("R@2kt" in scores for scores in found)

@@ -95,6 +95,16 @@ def test_a_column_or_question_that_one_row_lacks_is_left_out():
     a, b = run(de=[0.5, 0.9], fr=[0.2, 0.8]), run(de=[0.4, 0.7, 0.1])
     assert comparisons(AB, {"A": [a], "B": [b]}, "mono", "RR@100")[0][1:-4] == ["de"]
     assert lines(AB, {"A": [a], "B": [b]}) == [["+0.150"]]
+    row = comparisons(AB, {"A": [a], "B": [b]}, "mono", "RR@100")[1]
+    assert row[2] == "+0.1500"  # the mean is of the questions that both have, too
+    assert (
+        len(
+            comparisons(
+                AB, {"A": [run(de=[0.5])], "B": [{"mono": {"RR@100": {"de": {"other": 0.1}}}}]}, "mono", "RR@100"
+            )
+        )
+        < 2
+    )
 
 
 def test_a_column_of_one_value_has_an_interval_over_seeds_and_no_mark():

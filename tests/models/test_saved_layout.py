@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from transformers import T5Config, T5EncoderModel
+from transformers import BertConfig, BertModel, BertTokenizer, T5Config, T5EncoderModel
 
 from interlingua.errors import InterlinguaError
 from interlingua.models.encoder import Encoder
@@ -144,6 +144,31 @@ def test_loads_the_older_layout(tiny_encoder, sentences, tmp_path):
     theirs = SentenceTransformer(str(root), device="cpu")
     np.testing.assert_allclose(old.encode(sentences), theirs.encode(sentences), atol=1e-5)
     assert max(map(len, old.tokenize(sentences))) == 9
+    (root / "sentence_bert_config.json").rename(root / "sentence_distilbert_config.json")
+    assert max(map(len, Encoder.load(root, device="cpu").tokenize(sentences))) == 9
+
+
+@pytest.mark.slow  # the import
+def test_lower_case_survives_a_save(tiny_encoder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "lake", "A", "LAKE"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    tokenizer = BertTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False, model_max_length=16)
+    config = BertConfig(
+        vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, pad_token_id=0
+    )
+    root = tmp_path / "model"
+    BertModel(config).save_pretrained(root)
+    tokenizer.save_pretrained(root)
+    (root / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    first = Encoder.load(root, device="cpu")
+    assert first.tokenize(["A LAKE"]) == first.tokenize(["a lake"])
+    first.save(tmp_path / "saved")
+    again = Encoder.load(tmp_path / "saved", device="cpu")
+    assert again.tokenize(["A LAKE"]) == first.tokenize(["a lake"])
+    theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(theirs.encode(["A LAKE"]), again.encode(["a lake"]), atol=1e-5)
 
 
 def test_a_passage_prompt_of_other_makers_is_the_documents(tiny_encoder, sentences, tmp_path):
@@ -222,6 +247,23 @@ def test_a_model_with_a_decoder_is_named(tiny_tokenizer, tmp_path):
     T5EncoderModel(config).save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(InterlinguaError, match="a t5 model has an encoder and a decoder; such cannot be read"):
+        Encoder.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"architectures": ["HF_ColBERT"]}, "is a ColBERT model in its authors' layout"),
+        ({"is_encoder_decoder": True}, "has an encoder and a decoder"),
+    ],
+)
+def test_models_that_would_give_other_vectors_are_named(tiny_encoder, tmp_path, change, says):
+    tiny_encoder().save(tmp_path)
+    for name in ("modules.json", "fingerprint.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(InterlinguaError, match=says):
         Encoder.load(tmp_path)
 
 

@@ -98,6 +98,25 @@ def test_every_layout_of_the_rows_is_read(tmp_path, tiny_static, sentences, kind
     assert any(tensor.dtype == torch.int8 for tensor in stored) == (kind == "int8")  # no other becomes it unasked
 
 
+def test_a_folder_of_model2vec(tmp_path, tiny_static, sentences):
+    """Its own module stands in ".", and the folder of the second one is not there."""
+    tiny_static().save(tmp_path / "model")
+    place = tmp_path / "model"
+    types = ("StaticEmbedding", ".", "Normalize", "1_Normalize")
+    modules = [
+        {"idx": n, "name": str(n), "path": types[2 * n + 1], "type": f"sentence_transformers.models.{types[2 * n]}"}
+        for n in (0, 1)
+    ]
+    before = Encoder.load(place).encode(sentences)
+    for file in (*(place / "0_StaticEmbedding").glob("*"), *(place / "1_Normalize").glob("*")):
+        shutil.move(file, place / file.name) if file.parent.name[0] == "0" else file.unlink()
+    for name in ("fingerprint.json", "config_sentence_transformers.json"):
+        (place / name).unlink(missing_ok=True)
+    (place / "modules.json").write_text(json.dumps(modules))
+    np.testing.assert_allclose(Encoder.load(place).encode(sentences), before, atol=1e-6)
+    np.testing.assert_allclose(StaticEncoder.load(place).encode_query(sentences), before, atol=1e-6)
+
+
 def test_two_encoders_of_a_router(tmp_path, tiny_static, sentences):
     DualEncoder(tiny_static(seed=1), tiny_static(seed=2)).save(tmp_path / "model")
     encoder = same(tmp_path / "model", sentences)

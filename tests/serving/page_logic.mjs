@@ -229,6 +229,9 @@ test("values are shown where they divide the passages, and those chosen always",
   assert.deepEqual(worthShowing({ storm: 3, sea: 1 }, []), [["storm", 3], ["sea", 1]]);
   assert.deepEqual(worthShowing({ storm: 3 }, []), []);
   assert.deepEqual(worthShowing({ a: 1, b: 1 }, ["b", "c"]), [["c", 0], ["b", 1]]);
+  assert.deepEqual(worthShowing({ a: 2, b: 1 }, ["constructor"]), [["constructor", 0], ["a", 2], ["b", 1]]);
+  const all = Object.fromEntries(Array.from({ length: 50 }, (_, place) => [`v${place}`, 60 - place]));
+  assert.deepEqual(worthShowing(all, ["rare"])[0], ["rare", null]); // more than are counted
   const many = Object.fromEntries(Array.from({ length: 20 }, (_, place) => [`v${place}`, 20 - place]));
   assert.deepEqual(worthShowing(many, ["v15"]).map(([value]) => value), ["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v15"]);
 });

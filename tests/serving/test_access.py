@@ -52,6 +52,22 @@ def statuses(client: TestClient, name: str) -> list[int]:
     ]
 
 
+def test_a_route_is_guarded_however_its_path_is_written(
+    serving: Serving, tokens: tuple[Token, ...], index: Any
+) -> None:
+    with serving(token="", tokens=tokens) as client:
+        for path in ("/passages%0A", "/search%0A", "/rerank%0A"):
+            assert client.post(path, json=WRITE).status_code == 401, path
+        assert client.get("/indexes%0A").status_code == 401
+        assert client.get("/passages%0A").status_code == 401
+        behind = TestClient(client.app, root_path="/ir")
+        assert behind.delete("/ir/passages/p/0").status_code == 401
+        assert behind.get("/ir/metrics").status_code == 401
+        assert behind.post("/ir/rerank", json={"query": "a", "documents": ["b"]}).status_code == 401
+        assert behind.get("/ir/metrics", headers=bearer("monitor")).status_code == 200
+    assert "p/0" in index.passages
+
+
 @pytest.mark.slow
 def test_a_token_may_do_what_its_scopes_say(serving: Serving, tokens: tuple[Token, ...]) -> None:
     with serving(token="", tokens=tokens) as client:

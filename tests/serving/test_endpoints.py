@@ -188,6 +188,14 @@ def test_rerank_by_the_vectors_of_the_index(client: TestClient, encoder: Any, se
     assert "document" not in best[0]
 
 
+def test_null_is_what_was_not_said(client: TestClient) -> None:
+    asked = {"input": ["a book"], "encoding_format": None, "input_type": None, "dimensions": None}
+    plain = client.post("/v1/embeddings", json={"input": ["a book"]}).json()
+    assert client.post("/v1/embeddings", json=asked).json() == plain
+    asked = {"query": "a", "documents": ["b"], "return_documents": None, "top_n": None}
+    assert "document" not in client.post("/rerank", json=asked).json()["results"][0]
+
+
 def test_a_reranker_is_told_the_languages(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """A calibrated model has a map for each."""
     seen: list[str] = []

@@ -131,6 +131,12 @@ def test_and_under_no_other(serving: Serving, host: str) -> None:
             assert refusal(client.get(path, headers={"Host": host})) == (400, "unknown_host")
 
 
+def test_a_name_in_another_script_is_sent_in_ascii(serving: Serving) -> None:
+    with serving(names=("bücher.example",)) as client:
+        assert client.get("/health", headers={"Host": "xn--bcher-kva.example"}).status_code == 200
+        assert refusal(client.get("/health", headers={"Host": "other.example"})) == (400, "unknown_host")
+
+
 def test_unknown_places_and_methods(client: TestClient) -> None:
     assert refusal(client.get("/nothing")) == (404, "not_found")
     assert refusal(client.get("/search")) == (405, "method_not_allowed")

@@ -74,7 +74,9 @@ def merge_collections(
             if translations == "questions":
                 merged_grades = dict(judgements[query])
             elif translations == "passages":
-                merged_grades = {version: grade for passage, grade in grades.items() for version in versions[passage]}
+                merged_grades = {
+                    version: grade for passage, grade in grades.items() for version in versions.get(passage, ())
+                }
             else:
                 merged_grades = {f"{prefix}:{passage}": grade for passage, grade in grades.items()}
             qrels[f"{prefix}:{query}"] = merged_grades
@@ -320,14 +322,21 @@ def check(collection: Collection, where: str) -> None:
 
 
 def _check_ids(items: Iterable[Passage | Query], judged: Iterable[str], kind: str, where: str) -> None:
-    """Raise BadInput for an id that occurs twice, and for one that is `judged` and not there."""
+    """Raise BadInput for an id that occurs twice, and for one that is `judged` and not there. Fewer passages than one
+    in a thousand of these are only told, since published collections lack some."""
     ids: set[str] = set()
     for item in items:
         if item.id in ids:
             raise BadInput(f"{where}: the {kind} id '{item.id}' occurs twice. Ids must be unique.")
         ids.add(item.id)
+    judged = list(judged)
     unknown = [name for name in judged if name not in ids]
-    if unknown:
+    if unknown and kind == "passage" and 1000 * len(unknown) < len(judged):
+        logger.warning(
+            f"{where}: {len(unknown):,} judged passage(s) are not there, such as '{unknown[0]}'; they count as not "
+            "found"
+        )
+    elif unknown:
         raise BadInput(
             f"{where}: the qrels name {len(unknown):,} unknown {kind} id(s), the first is "
             f"'{unknown[0]}'. Passages, queries and qrels must be of one release and one split."

@@ -90,7 +90,8 @@ def _passage(document: Any, *, lang: str, contents: bool) -> Passage:
     if contents:  # Mr.TyDi: title, blank line, text in one field
         title, text = split_contents(document.text)
         return Passage(document.doc_id, text, title, lang)
-    body = next((getattr(document, field) for field in ("text", "body") if hasattr(document, field)), None)
+    fields = (getattr(document, field, None) for field in ("text", "body"))
+    body = next((value for value in fields if isinstance(value, str)), None)  # some have bytes, or sections
     if body is None:
         return Passage(document.doc_id, document.default_text(), "", lang)
     return Passage(document.doc_id, body, getattr(document, "title", None) or "", lang)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from interlingua.data.files.tables import USUAL
 from interlingua.data.readers.questions import Paragraph, is_squad, paragraphs
-from interlingua.data.readers.rows import BadRow, BadRows, Row, json_object, lang_of, objects, string
+from interlingua.data.readers.rows import BadRow, BadRows, Row, json_object, judgement, lang_of, objects, string
 from interlingua.data.readers.source import filled_lines, head, plain_name
 from interlingua.data.records import Collection, Passage, Qrels, Query
 from interlingua.errors import BadInput
@@ -183,7 +183,7 @@ def read_qrels(path: Path) -> Qrels:
 
     def parse(row: tuple[int, str]) -> None:
         number, line = row
-        cells = line.split("\t") if "\t" in line else line.split()
+        cells = judgement(line)
         if number == 1 and len(cells) == 3 and not _integer(cells[2]):
             return
         if len(cells) not in (3, 4) or not _integer(cells[-1]):
@@ -266,7 +266,7 @@ def _of_split(path: Path, pattern: str, split: str) -> Path:
         problem = "no" if not matches else "more than one"
         raise BadInput(
             f"{path}: {problem} file {pattern} of the split '{split}' (there is: {names}). "
-            "Say which split with split=…."
+            "Say which split with --split (split=… in Python)."
         )
     return matches[0]
 

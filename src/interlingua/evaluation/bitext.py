@@ -200,7 +200,7 @@ def bucc_table(systems: Mapping[str, Mapping[str, BuccResult]], form: str = "tex
         [
             system,
             pair,
-            *(result.scores[name].f1 if name in result.scores else "–" for name in PROTOCOLS),
+            *(f"{result.scores[name].f1:.1f}" if name in result.scores else "–" for name in PROTOCOLS),
             result.score.precision,
             result.score.recall,
             f"{result.score.threshold:.4f}",
@@ -211,7 +211,7 @@ def bucc_table(systems: Mapping[str, Mapping[str, BuccResult]], form: str = "tex
     ]
     for system, results in systems.items():
         means = [
-            sum(result.scores[name].f1 for result in results.values()) / len(results)
+            f"{sum(result.scores[name].f1 for result in results.values()) / len(results):.1f}"
             if results and all(name in result.scores for result in results.values())
             else "–"
             for name in PROTOCOLS

@@ -128,7 +128,7 @@ class MergedPool:
 
     def ranks(self, queries: Vectors, golds: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
         """For each of `queries` [queries, dim] the ranks of its `golds` (from 1, ascending) in the whole pool."""
-        places = [np.array([self._places[name] for name in names], dtype=np.int64) for names in golds]
+        places = [np.array([self._places[n] for n in names if n in self._places], dtype=np.int64) for names in golds]
         return gold_ranks(queries, self.vectors, places, self._ties)
 
     def first(self, queries: Vectors, depth: int) -> NDArray[np.int64]:

@@ -54,10 +54,7 @@ class Scores(Mapping[str, float]):
         return len(self.per_query)
 
     def __contains__(self, measure: object) -> bool:
-        try:
-            return isinstance(measure, str) and canonical(measure) in self.per_query
-        except BadInput:
-            return False
+        return isinstance(measure, str) and self.get(measure) is not None
 
     def get(self, measure: str, default: Any = None) -> Any:
         """The mean of a measure, or `default` where it was not computed."""
@@ -174,7 +171,8 @@ def _grades(query_id: str, judgements: Mapping[str, int]) -> dict[str, int]:
 
 def _judged(rankings: Mapping[str, list[str]], judgements: Qrels) -> dict[str, list[str]]:
     """The rankings without passages that were not judged, which trec_eval leaves out before it cuts."""
-    judged = {query: [id for id in ids if id in judgements[query]] for query, ids in rankings.items()}
+    # a grade below 0 is no judgement to trec_eval
+    judged = {query: [id for id in ids if judgements[query].get(id, -1) >= 0] for query, ids in rankings.items()}
     return {query: ids for query, ids in judged.items() if ids}
 
 

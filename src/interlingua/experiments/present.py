@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from tabulate import tabulate
@@ -118,7 +119,8 @@ def relative_gains(of: Mapping[str, float], over: Mapping[str, float]) -> tuple[
 def _shared(
     pair: Pair, results: Results, suite: str, measure: str
 ) -> tuple[tuple[list[Columns], list[Columns]], list[str]]:
-    """The values of both rows in the seeds that both have, and the columns that all of these have."""
+    """The values of both rows in the seeds that both have, of the columns and questions that all of these have; and
+    those columns."""
     runs = [results.get(row, ()) for row in pair[:2]]
     seeds = [
         (a[suite][measure], b[suite][measure])
@@ -126,15 +128,22 @@ def _shared(
         if a.get(suite, {}).get(measure) and b.get(suite, {}).get(measure)
     ]
     comparable = alike({"one": [a for a, _ in seeds], "other": [b for _, b in seeds]})
-    if not comparable:
+    both = comparable.get("one", []), comparable.get("other", [])
+    every = [*both[0], *both[1]]
+    names = {c: [q for q in every[0][c] if all(q in run[c] for run in every)] for c in (every[0] if every else ())}
+    columns = [column for column, questions in names.items() if questions]
+    if not columns:
         return ([{} for _ in seeds], [{} for _ in seeds]), []
-    return (comparable["one"], comparable["other"]), list(comparable["one"][0])
+
+    def kept(runs: Sequence[Columns]) -> list[Columns]:
+        return [{column: {name: run[column][name] for name in names[column]} for column in columns} for run in runs]
+
+    return (kept(both[0]), kept(both[1])), columns
 
 
 def _questions(first: Sequence[Mapping[str, float]], second: Sequence[Mapping[str, float]]) -> tuple[Floats, Floats]:
-    """`[questions]` of both rows in one order, means over seeds; questions that not all of them have are left out."""
-    shared = [question for question in first[0] if all(question in run for run in (*first, *second))]
-    a, b = (np.array([fmean(run[question] for run in runs) for question in shared]) for runs in (first, second))
+    """`[questions]` of both rows in one order, means over seeds."""
+    a, b = (np.array([fmean(run[question] for run in runs) for question in first[0]]) for runs in (first, second))
     return a, b
 
 
@@ -179,7 +188,7 @@ def present(
     for suite, by_measure in table.expected.items():
         for measure, rows in by_measure.items():
             parts.append(f"## The paper's numbers, {suite}: {measure}")
-            parts.append(paper_table(measure, rows).render(form))
+            parts.append(paper_table(measure, rows, form))
             if gains := paper_gains(table, rows):
                 parts.append("\n".join(gains))
     for row, text in (calibrations or {}).items():
@@ -263,16 +272,15 @@ def suite_table(table: TableSpec, scale: str, results: Results, suite: str, meas
     return result
 
 
-def paper_table(measure: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
+def paper_table(measure: str, rows: Mapping[str, Any], form: str) -> str:
     """The paper's numbers as printed."""
     columns = list(dict.fromkeys(column for row in rows.values() if isinstance(row, Mapping) for column in row))
-    table = Table(measure, columns or list(rows))
-    if not columns:
-        table.add(Row("paper", rows))  # type: ignore[arg-type]
-        return table
+    if not columns:  # the points of a figure: their average means nothing
+        return _lined([[measure, *rows], ["paper", *(f"{value:.3f}" for value in rows.values())]], form)
+    table = Table(measure, columns)
     for name, values in rows.items():
         table.add(Row(name, values))
-    return table
+    return table.render(form)
 
 
 def paper_gains(table: TableSpec, rows: Mapping[str, Mapping[str, float]]) -> list[str]:

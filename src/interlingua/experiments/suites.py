@@ -30,7 +30,7 @@ from interlingua.evaluation.projection import language_projection
 from interlingua.evaluation.protocol import Result, evaluate_on
 from interlingua.evaluation.tatoeba import StoredVectors, pivot_pairs, tatoeba_pairs
 from interlingua.evaluation.xor import run_texts, xor_results
-from interlingua.experiments.spec import CalibrationSpec, Ranking, Reading, Scored, Suite, fill
+from interlingua.experiments.spec import DEPTH, CalibrationSpec, Ranking, Reading, Scored, Suite, fill
 from interlingua.experiments.values import Values, join
 from interlingua.models.dual import DualEncoder
 from interlingua.models.encode import on_processor
@@ -43,8 +43,8 @@ from interlingua.retrieval.pipeline.run import language_of, read_translations, t
 
 logger = logging.getLogger(__name__)
 
-DEPTH = 100
-"""Passages retrieved for each question."""
+OF_XOR = 100
+"""Passages retrieved for each question of XOR-Retrieve."""
 Columns = dict[str, dict[str, float]]
 """column → query id → value; a column with one value for all has it under "mean"."""
 Fill = Callable[[str], str]
@@ -248,11 +248,11 @@ def xor_suite(model: Encoder, suite: Suite, fill: Fill, shards: Shards | None = 
     questions, path = read_answered(fill(suite.xor.questions)), fill(suite.xor.passages)
     passages: Iterable[Passage] = read_passages(path)
     if shards is not None:
-        run = shards.of(model, passages, "XOR-Retrieve").search(questions, DEPTH)
+        run = shards.of(model, passages, "XOR-Retrieve").search(questions, OF_XOR)
         passages = read_passages(path)  # anew: they are never in memory together
     else:
         passages = list(passages)
-        run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)), depth=DEPTH)
+        run = retrieve(model, Collection("XOR-Retrieve", passages, list(questions)), depth=OF_XOR)
     results: dict[str, Columns] = {}
     for result in xor_results(run_texts(run, passages), questions):
         for measure, values in result.scores.per_query.items():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize as unit_length
 
 from interlingua.errors import BadInput
-from interlingua.files import atomic_folder, read_json
+from interlingua.files import atomic_folder, read_json, read_object
 from interlingua.models.encode import (
     STATIC_TOKENS,
     TokenVectors,
@@ -164,6 +164,11 @@ class Encoder(BackboneEncoder, EncodesByRole):
                 )
             parts = read_parts(folder, modules, read_settings(folder), precision)
         elif (folder / "config.json").is_file():
+            if "HF_ColBERT" in (read_object(folder / "config.json", architectures=list).get("architectures") or ()):
+                raise BadInput(
+                    f"{folder}: is a ColBERT model in its authors' layout, which gives several vectors a text. Convert "
+                    "it with sentence-transformers 6: MultiVectorEncoder(name).save_pretrained(folder)."
+                )
             modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
             parts = read_parts(folder, modules, read_settings(folder), precision)
         else:
@@ -438,4 +443,5 @@ class Encoder(BackboneEncoder, EncodesByRole):
 def _is_e5(folder: Path) -> bool:
     """Whether a model folder, or the hub's folder that it is a snapshot in, is called E5."""
     names = [folder.name, *(parent.name for parent in folder.parents if parent.name.startswith("models--"))]
-    return any(re.search(r"(?:^|[-_])e5(?:[-_]|$)", name.lower()) for name in names)
+    # those that follow instructions read no such prompts
+    return any(re.search(r"(?:^|[-_])e5(?:[-_](?!.*instruct)|$)", name.lower()) for name in names)

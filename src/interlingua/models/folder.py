@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT = "default"
 PACKAGE = "package:"
-_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 _OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
 
 
@@ -398,8 +398,8 @@ def short_type(name: object, where: str) -> str:
 
 
 def subfolder(folder: Path, name: object) -> Path:
-    """`folder / name` where `name` is one plain folder name or empty; a model file may not name other places."""
-    if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*|", name):
+    """`folder / name` where `name` is one plain folder name, empty or "."; a model file may not name other places."""
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*|\.|", name):
         raise BadInput(f"{folder}: {name!r} is not a plain folder name.")
     return folder / name
 
@@ -459,9 +459,9 @@ def read_lengths(
 ) -> dict[str, Any]:
     """The configuration of a Transformer module, whose lengths go into `settings`: at most the `positions`
     of the model; where it names none, the least of these and the tokenizer's."""
-    names = ["sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json"]
+    kinds = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
     lengths = ("max_seq_length", "query_length", "document_length")
-    objects = (read_object(folder / name, **dict.fromkeys(lengths, int)) for name in names)
+    objects = (read_object(folder / f"sentence_{kind}_config.json", **dict.fromkeys(lengths, int)) for kind in kinds)
     config: dict[str, Any] = next((candidate for candidate in objects if candidate), {})
     if bad := [name for name in lengths if (config.get(name) or 1) < 1]:
         raise BadInput(f"{folder}: {bad[0]} is {config[bad[0]]}; at least 1 is needed.")

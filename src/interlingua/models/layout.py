@@ -146,10 +146,17 @@ def read_transformer(folder: Path, settings: Settings, precision: str = "") -> A
         from interlingua.models.transformer import Transformer
 
         backbone = Transformer.load(folder)
-    if read_lengths(folder, settings, backbone.positions, backbone.model_max_length).get("do_lower_case"):
-        tokenizer = backbone.subwords.tokenizer
+    config = read_lengths(folder, settings, backbone.positions, backbone.model_max_length)
+    tokenizer = backbone.subwords.tokenizer
+    if config.get("do_lower_case") and not _lowers(tokenizer):
         tokenizer.normalizer = Normalizers([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
     return backbone
+
+
+def _lowers(tokenizer: Any) -> bool:
+    """Whether a tokenizer lower-cases texts before all else, as `do_lower_case` asks for."""
+    own = tokenizer.normalizer
+    return isinstance(own, Normalizers) and len(own) > 0 and isinstance(own[0], Lowercase)
 
 
 def read_dense(folder: Path, of: str = "sentence_embedding") -> Dense:
@@ -221,6 +228,8 @@ def write_transformer(folder: Path, backbone: Transformer, settings: Settings, *
     backbone.save(folder)
     text = {"method": "forward", "method_output_name": "last_hidden_state"}
     lengths = {f"{role}_length": length for role, length in settings.role_lengths.items()}
+    # some classes of transformers make their normaliser anew, whatever tokenizer.json says
+    lower = {"do_lower_case": True} if _lowers(backbone.subwords.tokenizer) else {}
     write_json(
         folder / "sentence_bert_config.json",
         {
@@ -228,6 +237,7 @@ def write_transformer(folder: Path, backbone: Transformer, settings: Settings, *
             "modality_config": {"text": text},
             "module_output_name": "token_embeddings",
             **lengths,
+            **lower,
             **more,
         },
     )

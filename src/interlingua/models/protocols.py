@@ -145,41 +145,6 @@ class HasTokenStates(Encoder, Protocol):
         """Whether there is no transformer."""
 
 
-class Lengths(Protocol):
-    """How many tokens of a text are read."""
-
-    def length(self, role: str | None) -> int | None:
-        """The most tokens of a text in this role, None for any number."""
-
-
-class Tokenizes(Protocol):
-    """The encoder of a role, as far as it counts tokens."""
-
-    def tokenize(self, texts: Sequence[Text], role: str) -> list[list[int]]:
-        """Token ids of each text as the model reads it."""
-
-
-@runtime_checkable
-class HasTokenizer(Tokenizes, Protocol):
-    """The encoder of a role, with the transformers tokenizer that measures its texts."""
-
-    @property
-    def settings(self) -> Lengths:
-        """Its settings."""
-
-    @property
-    def tokenizer(self) -> Any:
-        """The transformers tokenizer."""
-
-
-@runtime_checkable
-class HasRoles(Protocol):
-    """An encoder with one for each role, perhaps the same."""
-
-    def encoder(self, role: str) -> Tokenizes:
-        """That of "query" or "passage"."""
-
-
 def has_token_states(encoder: AnyEncoder | None) -> TypeIs[HasTokenStates]:
     """Whether its vectors are made of a transformer's token states: it is ours, gives one vector a text, and is not
     static."""

@@ -348,8 +348,12 @@ class Transformer(nn.Module):
             int(tokenizer.model_max_length)  # fails here for one that is no number
         except Exception as error:  # transformers checks few of the values in a folder, and stumbles over the others
             raise BadInput(f"{folder}: cannot be loaded as a Hugging Face model ({_first_line(error)}).") from error
-        if config.model_type.endswith("t5"):  # it asks for the inputs of a decoder, too
+        if config.is_encoder_decoder or config.model_type.endswith("t5"):  # a T5's encoder alone says it has none
             raise BadInput(f"{folder}: a {config.model_type} model has an encoder and a decoder; such cannot be read.")
+        if config.model_type == "dpr":
+            raise BadInput(
+                f"{folder}: a dpr model gives no token states. Save the BERT model inside it, and give that."
+            )
         pooler = {name for name in report["missing_keys"] if name.startswith("pooler.")}
         missing = sorted(set(report["missing_keys"]) - pooler)
         if missing or report["mismatched_keys"]:

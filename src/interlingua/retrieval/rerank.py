@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlingua.data.records import Passage, Query
 from interlingua.errors import BadInput
-from interlingua.models.protocols import AnyEncoder, HasTokenizer, has_token_vectors, side_of
+from interlingua.models.protocols import AnyEncoder, has_token_vectors, side_of
 from interlingua.retrieval.retriever import Candidates, Retriever, Scorer, chosen_queries
 from interlingua.retrieval.run import Run
 
@@ -144,7 +144,7 @@ def subword_windows(encoder: AnyEncoder, window: int = WINDOW, stride: int = STR
     than the window.
     """
     side = side_of(encoder, "passage")
-    if not isinstance(side, HasTokenizer):
+    if not all(hasattr(side, name) for name in ("settings", "tokenize", "tokenizer")):
         raise BadInput(f"{type(encoder).__name__} has no tokenizer, so its windows cannot be measured.")
     limit, extra = side.settings.length("passage"), len(side.tokenize([""], "passage")[0])
     # between title and text some templates have more: a pair has two special tokens

@@ -36,10 +36,10 @@ NAMING = "a name has up to 64 of the characters A-Z a-z 0-9 . _ - and begins wit
 INDEXES = "/indexes"
 WRITING = "/passages"
 METRICS = "/metrics"
-READING = ("/search", "/passages/", "/documents/", "/v1/", "/v2/", "/rerank", "/info", "/openapi.json", "/docs")
-"""The paths that need the scope `search`. The page and /health show nothing of the index and need none."""
 TOGETHER = ("/search", "/passages/", "/documents/", "/info", "/openapi.json", "/docs", INDEXES)
 """The paths that read all indexes which a token may search. Other paths without an index's name mean the first one."""
+READING = (*TOGETHER, "/v1/", "/v2/", "/rerank")
+"""The paths that need the scope `search`. The page and /health show nothing of the index and need none."""
 
 
 def parted(path: str) -> tuple[str, str]:
@@ -51,11 +51,9 @@ def parted(path: str) -> tuple[str, str]:
 
 
 def needed(method: str, path: str) -> str | None:
-    """The scope that a request needs."""
-    if path == INDEXES:
-        return "search"
+    """The scope that a request needs. Beginnings are compared: a route also takes a line break behind its path."""
     path = parted(path)[1]
-    if path == WRITING or (path.startswith(f"{WRITING}/") and method != "GET"):
+    if path.startswith(WRITING) and not (method == "GET" and path.startswith(f"{WRITING}/")):
         return "write"
     if path.startswith(METRICS):
         return "metrics"
@@ -222,18 +220,21 @@ class Tokens:
             await error_response(error)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> ApiError | None:
-        need = needed(scope["method"], scope["path"])
+        root, whole = scope.get("root_path", ""), scope["path"]
+        if root and whole.startswith(f"{root}/"):
+            whole = whole.removeprefix(root)  # as routes are found
+        need = needed(scope["method"], whole)
         if need is None:
             return None
         token = self._given(scope)
         if token is not None:
             note(scope, token=token.name)
-        index, path = parted(scope["path"])
+        index, path = parted(whole)
         several = len(self.indexes) > 1
         if index not in self.indexes:
             together = index or need == "metrics" or (need == "search" and path.startswith(TOGETHER))
             index = "" if together else self.indexes[0]
-        facts = {"index": index} if index and (several or path != scope["path"]) else {}
+        facts = {"index": index} if index and (several or path != whole) else {}
         note(scope, **facts)
         if need == "write":
             deletes = scope["method"] == "DELETE"

@@ -28,12 +28,20 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 """The names of a server that only this machine reaches."""
 
 
+def _sent(name: str) -> str:
+    """A name of a server as clients send it: in ASCII (IDNA 2003), where it is in another script."""
+    try:
+        return name if name.isascii() else name.encode("idna").decode()
+    except UnicodeError:  # no client can send it
+        return name
+
+
 class HostNames:
     """Answers 400 to requests whose header Host is none of `names`, in any case and with any port; without names, to
     none."""
 
     def __init__(self, app: ASGIApp, names: tuple[str, ...]) -> None:
-        self.app, self._names = app, {name.lower() for name in names}
+        self.app, self._names = app, {_sent(name).lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._names or self._called(scope) in self._names:

@@ -319,8 +319,9 @@ class EmbeddingsRequest(Theirs):
         description="keep only the first ones and bring vectors to unit length again; good for models "
         "that were trained for it (Matryoshka)",
     )
-    encoding_format: Literal["float", "base64"] = Field("float", description="base64: of little-endian float32")
-    input_type: Literal["query", "document"] = Field("document", description="what the texts are")
+    # clients send null for what was not said
+    encoding_format: Literal["float", "base64"] | None = Field("float", description="base64: of little-endian float32")
+    input_type: Literal["query", "document"] | None = Field("document", description="what the texts are")
 
 
 class Embedding(Theirs):
@@ -358,7 +359,7 @@ class RerankRequest(Theirs):
     query: Question
     documents: Annotated[list[AnyDocument], Field(min_length=1, max_length=MAX_DOCUMENTS)]
     top_n: int | None = Field(None, ge=1, description="how many of the best to return; all without it")
-    return_documents: bool = False
+    return_documents: bool | None = False
     model: Annotated[str, Field(max_length=MAX_ID), WHOLE] | None = Field(
         None, description="this server's model or nothing; it is compared, never loaded"
     )

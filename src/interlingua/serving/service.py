@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import math
 import re
 from collections import defaultdict
@@ -24,7 +25,7 @@ from interlingua.index.index import Index
 from interlingua.index.metadata import Budget, OutOfTime, Question, codes_in
 from interlingua.index.search import Hit, finite
 from interlingua.lazy import LateKernel
-from interlingua.models.protocols import AnyEncoder, Encoder, HasRoles, Role, encode_as
+from interlingua.models.protocols import AnyEncoder, Encoder, Role, encode_as
 from interlingua.retrieval.late_interaction.static import StaticMaxSim
 from interlingua.retrieval.rerank import model_retriever
 from interlingua.serving.access import Secret, Token
@@ -302,9 +303,10 @@ def cut(vectors: Any, dimensions: int | None) -> NDArray[np.float32]:
 
 def count_tokens(encoder: Encoder, texts: Sequence[str], role: str) -> list[int]:
     """Tokens of each text as the model reads it, cut to its length; 0 for a model that is not one of ours."""
-    if not isinstance(encoder, HasRoles):
+    of_role: Any = getattr(encoder, "encoder", None)
+    if not inspect.ismethod(of_role):  # an encoder of somebody's own may hold anything under this name
         return [0] * len(texts)
-    return [len(ids) for ids in encoder.encoder(role).tokenize(texts, role)]
+    return [len(ids) for ids in of_role(role).tokenize(texts, role)]
 
 
 @dataclass(frozen=True)
@@ -381,6 +383,9 @@ class Service:
 def without_places(text: str, places: Mapping[str, str]) -> str:
     """`text` with the name for clients of each index in place of its path. A path of one word is taken for one only
     where an error names a place, `docs: …` or `docs/index.json`: elsewhere it may be a word like others."""
+    wholes = {place: {Path(place).absolute(), Path(place).resolve()} for place in places if place}
+    # LanceDB names its files from the root
+    places = {**{str(path): places[place] for place, paths in wholes.items() for path in paths}, **places}
     regex = "|".join(
         re.escape(place) if "/" in place else rf"(?<![\w'\"./-]){re.escape(place)}(?=[:/])"
         for place in sorted(places, key=len, reverse=True)  # idx2, then idx

@@ -67,6 +67,7 @@ GOES_WITH = {
     "translated": ("pipeline",),
     "translate": ("pipeline",),
     "lang": ("on",),
+    "split": ("on",),
     "vectors": ("on",),
 }
 """Option → the subjects of which one must be there, too."""
@@ -82,6 +83,8 @@ APART: dict[tuple[str, ...], str] = {
         "(--matrix nDCG@10), a matrix for each MODEL, and no run files. Give two commands."
         for option in ("measures", "runs", "pipeline", "index")
     },
+    ("matrix", "passages"): "--matrix searches the passages of each collection of --on, not those of --passages. Give "
+    "two commands.",
     ("index", "passages"): "--index searches all passages of the index, not those of --passages. Give two commands.",
     **{
         ("pipeline", option): f"--{option} is for MODELs, and the models of a --pipeline are read as they are. Leave "
@@ -129,9 +132,10 @@ def run(arguments: argparse.Namespace) -> None:
     # all data before the models: what is not there or not read here is said before hours pass
     sentences = read_translations(arguments) if arguments.tatoeba else {}
     xor = read_xor(arguments) if arguments.xor else None
-    collections = [load_collection(name, lang=arguments.lang or None) for name in arguments.on]
+    split = arguments.split or "test"
+    collections = [load_collection(name, lang=arguments.lang or None, split=split) for name in arguments.on]
     if arguments.passages and collections:
-        pool = load_collection(arguments.passages)
+        pool = load_collection(arguments.passages, split=split)
         collections = [cross(collection, pool) for collection in collections]
     if arguments.runs:
         make_folder(Path(arguments.runs))  # where it cannot be made, nobody waits for the results first

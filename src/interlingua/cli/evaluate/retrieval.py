@@ -48,6 +48,9 @@ def collection_options(parser: argparse.ArgumentParser) -> None:
         "name of the folder says it, or it is detected)",
     )
     group.add_argument(
+        "--split", metavar="NAME", help="of collections of --on and --passages that have several, such as dev (test)"
+    )
+    group.add_argument(
         "--passages",
         metavar="COLLECTION",
         help="search this collection's passages with the others' questions "

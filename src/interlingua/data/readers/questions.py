@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,20 @@ from interlingua.data.readers.rows import (
     scores,
     string,
 )
-from interlingua.data.readers.source import Format, QuestionOptions, columns, filled_lines, first_keys, head, whole_json
+from interlingua.data.readers.source import (
+    Format,
+    QuestionOptions,
+    columns,
+    filled_lines,
+    first_keys,
+    head,
+    plain_name,
+    whole_json,
+)
 from interlingua.data.records import Passage, QuestionPassage
 from interlingua.errors import BadInput
 from interlingua.files import UNREADABLE, open_input, read_lines, reencode
+from interlingua.text.languages import code_in_name, find_name
 
 CHUNK = 1 << 20
 LARGEST = 1 << 26
@@ -130,6 +142,7 @@ def read_dpr(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[Que
 
 
 def _dpr_record(row: dict[str, Any], lang: str) -> QuestionPassage:
+    lang = lang_of(row, lang)
     question = string(row, "question")
     positives = objects(row, "positive_ctxs")
     if not positives:
@@ -214,23 +227,31 @@ def paragraphs(path: Path) -> Iterator[Paragraph]:
         raise BadInput(f"{path}: not in SQuAD's layout: {bad}.") from bad
 
 
-def read_squad(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
-    """One record a question. Questions marked `is_impossible` (SQuAD 2.0) have no positive: counted, not read."""
+CROSSED = re.compile(r"context-([a-z]{2})-question-")
+"""In names of MLQA's files: passages are in one language, questions in another."""
 
-    def parse(paragraph: Paragraph) -> tuple[Passage, list[dict[str, Any]]]:
-        text, title = string(paragraph.row, "context"), paragraph.title
-        return Passage(content_id(title, text), text, title, options.lang), objects(paragraph.row, "qas")
+
+def read_squad(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
+    """One record a question. Questions marked `is_impossible` (SQuAD 2.0) have no positive: counted, not read.
+    TyDi QA's ids say the language ("finnish-81…-3")."""
+    crossed = CROSSED.search(plain_name(path))
+
+    def parse(paragraph: Paragraph) -> tuple[Passage, str, list[dict[str, Any]]]:
+        text, title, rows = string(paragraph.row, "context"), paragraph.title, objects(paragraph.row, "qas")
+        lang = (find_name(str(rows[0].get("id", "")).partition("-")[0]) if rows else None) or options.lang
+        passage_lang = (code_in_name(crossed[1]) if crossed else None) or lang
+        return Passage(content_id(title, text), text, title, passage_lang), lang, rows
 
     entries = ((paragraph.place, paragraph) for paragraph in paragraphs(path))
-    for place, (positive, rows) in bad.placed(path, entries, parse):
+    for place, (positive, lang, rows) in bad.placed(path, entries, parse):
         questions = [(f"{place}.qas[{q}]", row) for q, row in enumerate(rows) if not row.get("is_impossible")]
         if len(questions) < len(rows):
             bad.passed_over(path, "questions without an answer (is_impossible) not read", len(rows) - len(questions))
-        yield from bad.parsed(path, questions, lambda row, positive=positive: _squad_record(row, positive))  # type: ignore[misc]
+        yield from bad.parsed(path, questions, partial(_squad_record, positive=positive, lang=lang))
 
 
-def _squad_record(row: dict[str, Any], positive: Passage) -> QuestionPassage:
-    return QuestionPassage(string(row, "question"), (positive,), (), positive.lang, string(row, "id", ""))
+def _squad_record(row: dict[str, Any], positive: Passage, lang: str) -> QuestionPassage:
+    return QuestionPassage(string(row, "question"), (positive,), (), lang, string(row, "id", ""))
 
 
 def is_tevatron(path: Path, start: str) -> bool:
@@ -283,8 +304,12 @@ def is_triples(path: Path, start: str) -> bool:
 
 
 def read_triples(path: Path, bad: BadRows, options: QuestionOptions) -> Iterator[QuestionPassage]:
-    """One record a line, one or more negatives. Lines of three numbers (qidpidtriples) are bad rows: ids, no texts."""
+    """One record a line, one or more negatives. Lines of ids (qidpidtriples) are bad rows: they have no texts."""
     return bad.parsed(path, filled_lines(path), lambda line: _triples_record(line, options.lang))
+
+
+ID = re.compile(r"[!-~]*\d[!-~]*")
+"""A word with a digit, as ids are."""
 
 
 def _triples_record(line: str, lang: str) -> QuestionPassage:
@@ -293,8 +318,8 @@ def _triples_record(line: str, lang: str) -> QuestionPassage:
         raise BadRow(f"{len(cells)} column(s), at least 3 are needed: query, positive, negative")
     if not all(cell.strip() for cell in cells):
         raise BadRow("an empty column")
-    if all(cell.isdecimal() for cell in cells):
-        raise BadRow("numbers only: these are ids, the texts are needed")
+    if all(map(ID.fullmatch, cells)):
+        raise BadRow("these are ids, the texts are needed: triples of ids are read with kind: triples")
     question, positive, *negatives = cells
     texts = [Passage(content_id("", text), text, "", lang) for text in (positive, *negatives)]
     return QuestionPassage(question, (texts[0],), tuple(texts[1:]), lang)

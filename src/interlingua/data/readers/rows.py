@@ -201,6 +201,14 @@ def highest(
         yield record
 
 
+def judgement(line: str) -> list[str]:
+    """The cells of a line of qrels. BEIR's three columns are written as csv: an id that holds a quote is quoted."""
+    cells = line.split("\t") if "\t" in line else line.split()
+    if len(cells) == 3 and '"' in line:
+        cells = next(csv.reader([line], delimiter="\t"))
+    return [cell.strip() for cell in cells]
+
+
 def content_id(title: str, text: str) -> str:
     """16 hex digits that are equal for passages with equal words (see `text_key`)."""
     return f"{text_hash(title, text):016x}"

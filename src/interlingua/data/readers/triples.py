@@ -9,9 +9,18 @@ from pathlib import Path
 
 from pydantic import Field
 
-from interlingua.data.readers.questions import is_triples
-from interlingua.data.readers.rows import BadRow, BadRows, json_object, lang_of, string
-from interlingua.data.readers.source import Format, NoOptions, PathLike, expand, filled_lines, head, recognise
+from interlingua.data.readers.questions import COLUMNS, is_triples, read_tsv_passages
+from interlingua.data.readers.rows import BadRow, BadRows, json_object, judgement, lang_of, string
+from interlingua.data.readers.source import (
+    Format,
+    NoOptions,
+    PathLike,
+    expand,
+    filled_lines,
+    first_lines,
+    head,
+    recognise,
+)
 from interlingua.data.records import Passage, Query
 from interlingua.settings import Settings
 
@@ -21,6 +30,8 @@ ID_KEYS = ("_id", "id", "docid", "query_id")
 def id_passages(path: Path, bad: BadRows, lang: str) -> Iterator[Passage]:
     """The passages of a TSV `id <tab> text` or `id <tab> title <tab> text`, or of jsonl `{_id | id | docid, title,
     text}`; a row's own `lang` wins over the one given. A passage needs a text or a title."""
+    if head(path).partition("\n")[0].rstrip("\r") == "\t".join(COLUMNS):  # DPR's: in another order, quoted as csv
+        return read_tsv_passages(path, bad, lang)
     return bad.parsed(path, filled_lines(path), _parser(path, lang))
 
 
@@ -124,11 +135,10 @@ def _of_json(text: str) -> Parts:
 
 
 def _matches_qrels(path: Path, start: str) -> bool:
-    lines = start.split("\n")
-    rows = [line.split() for line in (lines[:-1] or lines)[:20]]
+    rows = [line.split() for line in first_lines(start)]
     header = len(rows[0]) == 3 and rows[0][-1] == "score"
     return header or all(
-        len(cells) == 4 and cells[1] in ("0", "Q0") and cells[3].lstrip("-").isdecimal() for cells in rows if cells
+        len(cells) == 4 and cells[1] in ("0", "Q0") and cells[3].lstrip("-").isdecimal() for cells in rows
     )
 
 
@@ -136,7 +146,7 @@ def _read_qrels(path: Path, bad: BadRows, options: NoOptions) -> Iterator[IdTrip
     """Judgements, TREC's or BEIR's: each passage of grade 1 or above is a positive, and no negative beside it."""
 
     def parse(line: str) -> tuple[str, str, float]:
-        cells = line.split()
+        cells = judgement(line)
         if len(cells) not in (3, 4):
             raise BadRow(f"{len(cells)} columns, needed are query, 0, passage, grade, or query, passage, grade")
         return cells[0], cells[-2], _number(cells[-1])

@@ -13,11 +13,28 @@ export class ServiceError extends Error {
   }
 }
 
+let given = ""; // where the browser keeps nothing for this page
+
 /** The token for reading, which servers that are not open to all ask for. */
-export const useToken = (token) => sessionStorage.setItem(TOKEN, token);
+export function useToken(token) {
+  given = token;
+  try {
+    sessionStorage.setItem(TOKEN, token);
+  } catch {
+    return; // it is known until the page is loaded anew
+  }
+}
+
+function kept() {
+  try {
+    return sessionStorage.getItem(TOKEN) ?? given;
+  } catch {
+    return given;
+  }
+}
 
 async function call(path, { headers, ...options } = {}) {
-  const token = sessionStorage.getItem(TOKEN);
+  const token = kept();
   if (token && !/^[\x21-\x7e]+$/.test(token)) throw new ServiceError("locked", say("tokenWrong")); // no header can hold it
   let response;
   try {

@@ -57,9 +57,12 @@ export async function showSearch(state, signal, fields = []) {
   results.setAttribute("aria-busy", "true");
   byId("summary").textContent = say("searching");
   try {
-    const answer = await search(state.q, state, signal, (seconds) => {
-      byId("summary").textContent = say("busy", { n: seconds });
-    }, facetKeys(state, fields));
+    const wait = (seconds) => { byId("summary").textContent = say("busy", { n: seconds }); };
+    const keys = facetKeys(state, fields);
+    const answer = await search(state.q, state, signal, wait, keys).catch((error) => {
+      if (error.kind !== "refused" || !keys.length) throw error;
+      return search(state.q, state, signal, wait); // a key to count may be gone since the page was opened
+    });
     results.dataset.question = state.q;
     results.replaceChildren(...answer.hits.map((hit) => found(hit, state, signal)));
     showFacets(answer.facets, state);
