@@ -6,6 +6,7 @@ import shutil
 import socket
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 
@@ -277,6 +278,16 @@ def test_the_text_has_averages_intervals_gains_and_the_papers_numbers(made):
     assert "## to English: R@10" in text
     paper = text.split("## The paper's numbers, mono: RR@10")[1]
     assert re.search(r"\| retrieval +\| +0\.250 +\| +0\.500", paper)
+
+
+def test_rows_that_are_alike_as_folders_have_each_its_own(made):
+    root, table, _ = made
+    work = Reproduction(table, "small", "tiny", None, root / "out")
+    rows = {"semantic": None, "+ semantic": None, "基线": None, "语义": None}
+    work.table = SimpleNamespace(rows=rows)
+    folders = [work.folder(row, 1) for row in rows]
+    assert len(set(folders)) == 4
+    assert folders[0].parent.name == "semantic"
 
 
 def test_one_seed_has_the_interval_of_its_queries(made):

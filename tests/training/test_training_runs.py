@@ -423,6 +423,7 @@ def test_what_is_saved_loads_and_searches(tmp_path):
         ),
         (["data.questions.path=nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["warm_up={model: default, data: {}}"], r"warm_up: 'model'"),
+        (["warm_up={data: {}, training: {steps: 1}, objectives: {context_predicton: {}}}"], "context_predicton"),
         (["data.questions={kind: cloze, path: encyclopedia, options: {max_chars: null}}"], r"options.*'max_chars'"),
         (["data.questions={kind: cloze, path: encyclopedia, options: {keep: often}}"], r"options.*'keep'"),
         # the model is looked for first: large data takes minutes to read
@@ -559,6 +560,32 @@ def test_a_folder_in_which_another_process_trains_is_refused_or_waited_for(tmp_p
             lock.wait()
         waiting.result()
     assert (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("name", ["model", "start"])
+def test_a_folder_of_somebody_else_is_no_run(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    with pytest.raises(InterlinguaError, match=f"{name}: is there, and of no training"):
+        train(resolve(STATIC), tmp_path)
+    assert (tmp_path / name / "mine.txt").exists()
+
+
+@pytest.mark.slow
+def test_other_validation_questions_are_not_compared_with_the_first(tmp_path):
+    rows = [json.dumps({"question": f"What is {i}?", "passage": f"It is {i}.", "lang": "en"}) for i in range(12)]
+    (tmp_path / "held.jsonl").write_text("\n".join(rows))
+    tree = {
+        **STATIC,
+        "validation": {"questions": {"path": str(tmp_path / "held.jsonl")}, "batch": 4, "limit": 12},
+        "training": {**STATIC["training"], "steps": 4, "checkpoint_every": 2, "validate_every": 2, "keep": "best"},
+    }
+    train(resolve(tree), tmp_path / "run")
+    for newer in ("model", "checkpoints/step-0000004", "validation"):
+        shutil.rmtree(tmp_path / "run" / newer)
+    (tmp_path / "held.jsonl").write_text("\n".join(rows[:6]))
+    with pytest.raises(InterlinguaError, match=r"validation\.questions: holds others than when the run began"):
+        train(resolve(tree), tmp_path / "run")
 
 
 def test_the_newest_checkpoint_is_that_of_the_highest_step(tmp_path):

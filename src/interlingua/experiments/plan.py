@@ -15,7 +15,7 @@ from interlingua.experiments.cost import MARK, costs, digest, in_all, trainings
 from interlingua.experiments.run import Reproduction
 from interlingua.experiments.spec import TableSpec, read_table
 from interlingua.training.backbones import Backbone
-from interlingua.training.recipe import read_recipe, read_yaml, recipe_folder
+from interlingua.training.recipe import read_recipe, read_yaml, recipe_folder, warm_up_of
 
 FETCHED = "ir_datasets:"
 
@@ -58,6 +58,8 @@ def needs(work: Reproduction) -> tuple[list[str], list[str], list[str]]:
     if scale.start is not None:
         recipes.append(read_recipe(str(table.folder / scale.start), data=MARK))
     for recipe in recipes:
+        if (warm_up := warm_up_of(recipe)) is not None:
+            recipes.append(warm_up)  # this loop comes to it, too
         # an entry that no objective reads is there for the tokenizer of a new model, or not read at all
         paths += [path for spec in recipe.data.values() for path in spec.files()]
         if recipe.validation is not None:

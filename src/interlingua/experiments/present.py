@@ -30,6 +30,8 @@ Results = Mapping[str, Sequence[Values]]
 """row → one `Values` a seed, empty for a seed that has none"""
 Pair = tuple[str, str] | tuple[str, str, str]
 
+PLAIN = str.maketrans(" /", "--")
+"""Signs that names of figures have no use for."""
 Columns = Mapping[str, Mapping[str, float]]
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -387,7 +389,7 @@ def draw(table: TableSpec, scale: str, results: Results, stem: Path) -> list[Pat
         measures.setdefault(suite, measure)
     for suite, measure in measures.items():
         by_row = {row: seeds for row, runs in results.items() if (seeds := done(runs, suite, measure))}
-        path = stem.with_name(f"{stem.name}-{suite.lower().replace(' ', '-')}.svg")
+        path = stem.with_name(f"{stem.name}-{suite.lower().translate(PLAIN)}.svg")
         try:
             if table.x is None:
                 columns = columns_of(results, suite, measure)
@@ -428,7 +430,7 @@ def draw_projections(work: Reproduction, stem: Path) -> list[Path]:
         return paths
     points = {row: model for row, model in models.items() if isinstance(model, DualEncoder)}  # one vector a text
     for name, suite, column in pictures if points else ():
-        path = stem.with_name(f"{stem.name}-{name.lower().replace(' ', '-')}-{column}.svg")
+        path = stem.with_name(f"{stem.name}-{name.lower().translate(PLAIN)}-{column.translate(PLAIN)}.svg")
         try:
             pairs = drawn_pairs(suite, column, partial(fill, data=work.data))
             paths.append(plot_projections(language_projection(points, pairs), path))

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,12 @@ class Reproduction:
         return slug(self.name.removesuffix(".yaml"))
 
     def folder(self, row: str, seed: int) -> Path:
-        """The run folder of one row and seed."""
-        return self.out / self.stem / self.scale / slug(row) / f"seed-{seed}"
+        """The run folder of one row and seed. Of rows that are alike as names of folders all but the first have a
+        digest behind it."""
+        name = slug(row)
+        if row != next((other for other in self.table.rows if slug(other) == name), row):
+            name += f"-{blake2b(row.encode(), digest_size=4).hexdigest()}"
+        return self.out / self.stem / self.scale / name / f"seed-{seed}"
 
     def plan(self) -> list[str]:
         """Describe the run that is planned, one line a row; every recipe is resolved and checked."""

@@ -87,7 +87,7 @@ def shrink(model: str | Path, out: str | Path, spec: ShrinkSpec, device: str | N
         record = {**options, **_prepare(teacher, out, spec)}
         with atomic_write(out / ASKED) as stream:
             json.dump(record, stream)
-    student = train(_recipe(teacher, out, spec, record["kept"]), out, device)
+    student = train(_recipe(teacher, out, spec, record["kept"], record.get("trained_in") or _precision()), out, device)
     assert isinstance(student, DualEncoder)
     write_card(out / "model", card_of(teacher), "Made smaller by `interlingua shrink`, and taught by the whole model.")
     return student
@@ -125,10 +125,15 @@ def _prepare(teacher: Path, out: Path, spec: ShrinkSpec) -> dict[str, object]:
     with atomic_write(out / TEXTS) as stream:
         for lang, sample in texts.items():
             stream.writelines(json.dumps({"text": text, "lang": lang}, ensure_ascii=False) + "\n" for text in sample)
-    return {"kept": selection}
+    return {"kept": selection, "trained_in": _precision()}
 
 
-def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, layers: Sequence[int]) -> Recipe:
+def _precision() -> str:
+    """bfloat16 on a processor that has it: twice as fast."""
+    return "bf16" if has_no_gpu() and cpu_has_bfloat16() else "auto"
+
+
+def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, layers: Sequence[int], precision: str) -> Recipe:
     """The training of the student in the run folder `out`, which has these layers of the teacher."""
     distillation: dict[str, object] = {"teacher": str(teacher), "precision": spec.precision}
     if middle := len(layers) // 2:
@@ -148,7 +153,7 @@ def _recipe(teacher: Path, out: Path, spec: ShrinkSpec, layers: Sequence[int]) -
                 "checkpoint_every": max(1, spec.steps // 20),
                 "keep_checkpoints": 1,
                 "chunk_tokens": 8192,
-                "precision": "bf16" if has_no_gpu() and cpu_has_bfloat16() else "auto",  # twice as fast
+                "precision": precision,
             },
         },
         where="shrink",

@@ -11,7 +11,7 @@ from typing import Any
 from interlingua.errors import BadInput, Damaged
 from interlingua.experiments.spec import CalibrationSpec, Suite
 from interlingua.files import atomic_write, read_object
-from interlingua.training.recipe import Recipe, recipe_text, same_recipe
+from interlingua.training.recipe import Recipe, kept_recipe, recipe_text, same_recipe
 
 Values = dict[str, dict[str, dict[str, dict[str, float]]]]
 """suite → measure → column → query id → value."""
@@ -66,7 +66,9 @@ class Kept:
         if stored.get("calibrate"):  # an option that did not exist yet has its default
             stored["calibrate"] = CalibrationSpec.model_validate(stored["calibrate"]).model_dump()
         if "after" in asked:  # older runs have it of the rows that are trained alone
-            stored.setdefault("after", asked["after"])
+            previous = kept_recipe(stored.setdefault("after", asked["after"]))
+            if previous is not None:  # with the names and fields that there are now
+                stored["after"] = recipe_text(previous)
         stored_recipe = stored.pop("recipe", "")
         if (recipe is not None and not same_recipe(stored_recipe, recipe)) or stored != asked:
             raise BadInput(

@@ -164,13 +164,10 @@ class Encoder(BackboneEncoder, EncodesByRole):
                 )
             parts = read_parts(folder, modules, read_settings(folder), precision)
         elif (folder / "config.json").is_file():
-            if "HF_ColBERT" in (read_object(folder / "config.json", architectures=list).get("architectures") or ()):
-                raise BadInput(
-                    f"{folder}: is a ColBERT model in its authors' layout, which gives several vectors a text. Convert "
-                    "it with sentence-transformers 6: MultiVectorEncoder(name).save_pretrained(folder)."
-                )
-            modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
-            parts = read_parts(folder, modules, read_settings(folder), precision)
+            _check_architecture(folder)
+            parts = read_parts(
+                folder, [("Transformer", ""), ("Pooling", "1_Pooling")], read_settings(folder), precision
+            )
         else:
             hint = f" Its model is {folder / 'model'}." if (folder / "model/modules.json").is_file() else ""
             raise BadInput(f"{folder}: is not a model folder (looked for modules.json and config.json).{hint}")
@@ -438,6 +435,15 @@ class Encoder(BackboneEncoder, EncodesByRole):
             write_root(folder, write_parts(folder, self.parts()), self.settings)
             if self.language_maps is not None:
                 self.language_maps.save(folder / file_name())
+
+
+def _check_architecture(folder: Path) -> None:
+    """Raise BadInput for a folder of ColBERT's authors, of which transformers would read the BERT alone."""
+    if "HF_ColBERT" in (read_object(folder / "config.json", architectures=list).get("architectures") or ()):
+        raise BadInput(
+            f"{folder}: is a ColBERT model in its authors' layout, which gives several vectors a text. Convert it with "
+            "sentence-transformers 6: MultiVectorEncoder(name).save_pretrained(folder)."
+        )
 
 
 def _is_e5(folder: Path) -> bool:

@@ -128,22 +128,20 @@ class Retrieval(Objective):
         start = -math.log(self.settings.temperature)
         self.log_scale = nn.Parameter(torch.tensor(start)) if self.settings.learnable_temperature else None
 
-    def candidates(self, questions: Sequence[QuestionPassage]) -> list[Passage]:
-        """The positives in the order of the questions, then every hard negative."""
-        return candidates(questions, self.settings.hard_negatives)
-
     def requests(self, batch: Batch) -> dict[str, Texts]:
         questions = require(batch["questions"], QuestionPassage, self)
         queries = [q.question.removesuffix("?") if self.settings.strip_question_mark else q.question for q in questions]
+        compared = candidates(questions, self.settings.hard_negatives)
         return {
             "queries": Texts("query", queries),
-            "passages": Texts("passage", [as_text(passage) for passage in self.candidates(questions)]),
+            "passages": Texts("passage", [as_text(passage) for passage in compared]),
         }
 
     def loss(self, batch: Batch, vectors: Mapping[str, Tensor]) -> Loss:
         questions, options = require(batch["questions"], QuestionPassage, self), self.settings
         queries, passages = vectors["queries"], vectors["passages"]
-        mask = false_negatives(questions, self.candidates(questions)) if options.mask_false_negatives else None
+        compared = candidates(questions, options.hard_negatives)
+        mask = false_negatives(questions, compared) if options.mask_false_negatives else None
         warning = None
         most = max((len(question.negatives) for question in questions), default=0)
         if options.hard_negatives > max(1, most):

@@ -34,7 +34,7 @@ from interlingua.training.checkpoint import newest
 from interlingua.training.encoding import Chunking
 from interlingua.training.optimizer import LossScale, Optimizer
 from interlingua.training.processes import Processes
-from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, resolve, same_recipe
+from interlingua.training.recipe import ModelSpec, Recipe, TrainingSpec, recipe_text, same_recipe, warm_up_of
 from interlingua.training.teacher import TeacherStates, TeacherVectors, learn_from
 from interlingua.training.trainer import Trainer, Validate, retrieval_nll
 from interlingua.training.weighted import (
@@ -71,6 +71,11 @@ def train(recipe: Recipe, out: str | Path, device: str | None = None, *, wait: b
     if not processes.first:
         return _train(recipe, out, device, processes)
     out.mkdir(parents=True, exist_ok=True)
+    # every call leaves its lock there; runs of versions without one have a log
+    begun = (out / LOCK).exists() or (out / "log.jsonl").exists()
+    for name in () if begun else ("model", "checkpoints", "start", "best"):
+        if (out / name).exists():
+            raise BadInput(f"{out / name}: is there, and of no training. Give another folder with --out.")
     advice = "this one waits for it" if wait else "wait for it, stop it, or give another folder"
     busy = f"{out}: another process trains there: {advice}."
     with alone(out / LOCK, busy, wait):  # two would write each other's checkpoints
@@ -134,14 +139,9 @@ def _claim(recipe: Recipe, out: Path) -> None:
 def _warm_up(recipe: Recipe, out: Path, device: str | None) -> Path | None:
     """Run the recipe's warm-up first, in its own folder; where its model is. It has one vector a text, and evens out no
     lengths and weighs no frequencies, which the run itself does, unless it says otherwise itself."""
-    if recipe.warm_up is None:
+    if (warm_up := warm_up_of(recipe)) is None:
         return None
-    tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
-    inherited = recipe.model.model_dump(mode="json")
-    inherited |= {"encoders": "tied", "late_interaction": None, "norm_power": 1.0, "sif_coefficient": None}
-    own = recipe.warm_up.get("model") or {}
-    tree["model"] = inherited | own if isinstance(own, dict) else own
-    train(resolve(tree, where="warm_up"), out / "warm_up", device)
+    train(warm_up, out / "warm_up", device)
     return out / "warm_up" / "model"
 
 
@@ -165,10 +165,14 @@ def _start(recipe: Recipe, out: Path, start: Path | None, stores: dict[str, Stor
     processes.wait()
     model = load_any(folder, device=str(processes.device), for_training=True)
     static = any(isinstance(encoder.backbone, StaticEmbedding) for encoder in (model.query, model.passage))
-    if recipe.model.token_dropout and processes.first and not static:
-        logger.warning(
-            "model.token_dropout does nothing here: it is for static models. Transformers have model.dropout."
-        )
+    unused = {
+        "token_dropout": recipe.model.token_dropout > 0,
+        "norm_power": recipe.model.norm_power != 1,
+        "sif_coefficient": recipe.model.sif_coefficient is not None,
+    }
+    for name in [name for name, given in unused.items() if given and processes.first and not static]:
+        instead = " Transformers have model.dropout." if name == "token_dropout" else ""
+        logger.warning(f"model.{name} does nothing here: it is for static models.{instead}")
     if recipe.optimizer.sparse_embeddings and processes.first and static:
         logger.warning(
             "optimizer.sparse_embeddings changes nothing here: a static model always updates only the rows it reads."
@@ -310,6 +314,7 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
     )
     if processes.first:
         advise(objectives, recipe, streams)
+    validate, held_out = _validation(recipe, out, objectives, processes)
     return Trainer(
         model,
         objectives,
@@ -320,7 +325,8 @@ def _trainer(recipe: Recipe, out: Path, model: Model, stores: dict[str, Store[An
         processes,
         chunking,
         recipe.seed,
-        _validation(recipe, out, objectives, processes),
+        validate,
+        held_out=held_out,
     )
 
 
@@ -386,9 +392,10 @@ def chunking_of(spec: TrainingSpec, device: torch.device) -> Chunking:
 
 def _validation(
     recipe: Recipe, out: Path, objectives: list[WeightedObjective], processes: Processes
-) -> Validate | None:
+) -> tuple[Validate | None, str]:
+    """The validation, and the digest of its questions."""
     if recipe.validation is None:
-        return None
+        return None, ""
     spec = recipe.validation
     if processes.first:
         open_store("questions", spec.questions, out / "validation")
@@ -404,4 +411,4 @@ def _validation(
         (weighted.objective for weighted in objectives if isinstance(weighted.objective, Retrieval | LateInteraction)),
         LateInteraction() if late else Retrieval(similarity=recipe.model.similarity),
     )
-    return retrieval_nll(objective, store, spec.limit, spec.batch)
+    return retrieval_nll(objective, store, spec.limit, spec.batch), getattr(store, "digest", "")

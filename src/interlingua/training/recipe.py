@@ -234,6 +234,19 @@ def same_recipe(kept: str, recipe: Recipe) -> bool:
     return previous is not None and recipe_text(previous) == recipe_text(recipe)
 
 
+def warm_up_of(recipe: Recipe) -> Recipe | None:
+    """The checked recipe of the warm-up. It has one vector a text, and evens out no lengths and weighs no frequencies,
+    which the run itself does, unless it says otherwise itself."""
+    if recipe.warm_up is None:
+        return None
+    tree = {"seed": recipe.seed, "tokenizer_sentences": recipe.tokenizer_sentences, **recipe.warm_up}
+    inherited = recipe.model.model_dump(mode="json")
+    inherited |= {"encoders": "tied", "late_interaction": None, "norm_power": 1.0, "sif_coefficient": None}
+    own = recipe.warm_up.get("model") or {}
+    tree["model"] = inherited | own if isinstance(own, dict) else own
+    return resolve(tree, data="{data}", where="warm_up")  # filled in already, or as it stands in a plan
+
+
 def _renamed(tree: Any) -> Any:
     """A kept recipe with the names that its fields have now."""
     if not isinstance(tree, dict):

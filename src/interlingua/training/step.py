@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from interlingua.models.encode import TokenVectors
 from interlingua.models.late_interaction import Model
@@ -115,10 +115,15 @@ def backward(
         parameters = list(model.parameters())
         passage = {*encoder_of(model, "passage").parameters()}
         for number, (name, gradients) in enumerate(pulls.items()):
-            with _Apart(parameters) as apart:
-                for key, part in encoded.items():
-                    part.backward(gradients[key], retain=number < len(pulls) - 1)
-            added = processes.sum(parameters, apart.inside)
+            before = [parameter.grad for parameter in parameters]
+            for parameter in parameters:  # so that what this one adds can be told
+                parameter.grad = None
+            for key, part in encoded.items():
+                part.backward(gradients[key], retain=number < len(pulls) - 1)
+            added = processes.sum(parameters, [parameter.grad for parameter in parameters])
+            for parameter, earlier in zip(parameters, before, strict=True):
+                if earlier is not None:
+                    parameter.grad = earlier if parameter.grad is None else earlier + parameter.grad
             reports[name].gradient_norm = gradient_norm(added) / chunking.scale
             if len(passage) < len(parameters):  # two encoders: by this one the losses' weights are compared
                 own = [gradient for weight, gradient in zip(parameters, added, strict=True) if weight in passage]
@@ -205,23 +210,3 @@ def balanced(pull: dict[str, Tensor], weight: float) -> dict[str, Tensor]:
     """
     norm = gradient_norm(pull.values())
     return {role: gradient * (abs(weight) / norm) for role, gradient in pull.items()} if norm > 0 else pull
-
-
-class _Apart:
-    """Within the block gradients start from nothing; on leaving, `inside` are those that it added, and what was there
-    before is added back."""
-
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
-        self.parameters = parameters
-
-    def __enter__(self) -> _Apart:
-        self.before = [p.grad for p in self.parameters]
-        for parameter in self.parameters:
-            parameter.grad = None
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.inside = [p.grad for p in self.parameters]
-        for parameter, before in zip(self.parameters, self.before, strict=True):
-            if before is not None:
-                parameter.grad = before if parameter.grad is None else before + parameter.grad

@@ -213,6 +213,8 @@ class Trainer:
     seed: int = 0
     validate: Validate | None = None
     best: float = field(default=float("inf"))
+    held_out: str = ""
+    """The digest of the questions that `validate` reads."""
 
     def run(self) -> Model:
         """Train to the end; the model with its last weights. Raises `Stopped` on Ctrl-C or SIGTERM."""
@@ -339,6 +341,11 @@ class Trainer:
         if checkpoint is None:
             return 0
         state = load_checkpoint(checkpoint, self._modules(), self.optimizer, self.streams, self.processes.device)
+        if state.get("held_out", self.held_out) != self.held_out:  # older checkpoints do not say it
+            raise BadInput(
+                "validation.questions: holds others than when the run began, and their losses cannot be compared. "
+                "Continue with those of the start, or start anew with another --out."
+            )
         self.best = state["best"] if state["best"] is not None else float("inf")
         if self.chunking.loss_scale is not None and "loss_scale" in state:
             self.chunking.loss_scale.value, self.chunking.loss_scale.sound = state["loss_scale"]
@@ -350,7 +357,8 @@ class Trainer:
         if journal is not None:
             journal.sync()
         if self.processes.first:
-            extra: dict[str, Any] = {"best": None if self.best == float("inf") else self.best}
+            best = None if self.best == float("inf") else self.best
+            extra: dict[str, Any] = {"best": best, "held_out": self.held_out}
             if (scale := self.chunking.loss_scale) is not None:
                 extra["loss_scale"] = [scale.value, scale.sound]
             save_checkpoint(

@@ -36,7 +36,7 @@ from interlingua.objectives.objective import AnyObjective, Batch, Objective, Spa
 from interlingua.objectives.state_distillation import StateTeacher
 from interlingua.settings import Settings
 from interlingua.training.backbones import Backbone
-from interlingua.training.recipe import Recipe, recipe_text
+from interlingua.training.recipe import Recipe, recipe_text, warm_up_of
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +119,8 @@ def check(recipe: Recipe) -> None:
             )
         _check_data(name, entry, _streams(kind, options), recipe)
         _check_vectors(name, OBJECTIVES[kind], recipe)
+    if (warm_up := warm_up_of(recipe)) is not None:
+        check(warm_up)
 
 
 def _check_backbone(recipe: Recipe) -> None:
