@@ -230,3 +230,9 @@ def test_without_watchfiles_it_says_what_to_install(tmp_path, monkeypatch):
 def test_options_that_do_not_fit_are_refused(tmp_path, capfd, option):
     assert main(["sync", str(tmp_path / "idx"), str(tmp_path), "--watch", option]) == 2
     assert f"--watch and {option} do not go together" in capfd.readouterr().err
+
+
+def test_a_pattern_is_not_watched(tmp_path, capfd):
+    (tmp_path / "a.md").write_text("A text.")
+    assert main(["sync", str(tmp_path / "idx"), str(tmp_path / "*.md"), "--watch"]) == 2
+    assert "is a pattern, of which no change is seen" in capfd.readouterr().err

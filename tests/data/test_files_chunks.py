@@ -180,3 +180,12 @@ def test_cuts_agree_with_the_clusters_of_unicode() -> None:
         text = "".join(random.choices(letters, k=60))
         place = cut(text, random.randrange(1, 40))
         assert place in [one.end() for one in regex.finditer(r"\X", text)]
+
+
+def test_one_passage_of_very_many_sentences_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[int] = []
+    join = chunks._join
+    monkeypatch.setattr(chunks, "_join", lambda pieces: joined.append(len(pieces)) or join(pieces))
+    text = " ".join(f"Sentence {number} ends here." for number in range(500))
+    assert texts([Block(text, "", "en", 0)], 10**9) == [text]
+    assert sum(joined) <= 2 * 500

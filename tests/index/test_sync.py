@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlingua.data.files import Scope, SourceNames
+from interlingua.data.files import Scope, SourceNames, walk
 from interlingua.data.passages import read_sources
 from interlingua.errors import BadInput, NotFound
 from interlingua.index import Index
@@ -248,3 +248,61 @@ def test_a_link_to_the_folder_itself_stands_for_nothing_in_it(place, index):
     scope.only = frozenset([os.path.join(os.path.realpath("handbook"), "loop")])
     read = read_sources(["handbook"], names=names, scope=scope, lang="en", on_bad_row="skip")
     assert not index.sync(read, scope, names)
+
+
+def test_a_collection_whose_folder_is_gone_is_an_error_unless_it_is_confirmed(place):
+    """Its disk may only be unmounted."""
+    folder = place / "disk/mine_fi"
+    folder.mkdir(parents=True)
+    write(
+        folder,
+        {"passages.jsonl": '{"id": "1", "text": "talo"}\n', "queries.tsv": "q\ttalo?\n", "qrels.txt": "q 0 1 1\n"},
+    )
+    index = built("of-a-collection", "disk/mine_fi")
+    folder.rename(place / "elsewhere")
+    with pytest.raises(BadInput, match="all would be deleted"):
+        index.sync(*read("disk/mine_fi"))
+    assert len(index) == 1
+    assert index.sync(*read("disk/mine_fi"), allow_empty=True).deleted.total() == 1
+
+
+@pytest.mark.parametrize("name", ["report [1].md", "a*b.md"])
+def test_a_name_with_the_signs_of_a_pattern_is_a_name(place, name):
+    write(place, {name: "A report."})
+    index = built("of-names", name, "other.txt")
+    (place / name).unlink()
+    assert index.sync(*read(name, "other.txt")).deleted.total() == 1
+
+
+def test_what_had_a_name_of_its_own_moves_with_its_folder(place):
+    write(place, {"a/guide/faq.csv": "id,text\n1,Blue star\n", "a/guide/one.md": "One text."})
+    index = built("of-a-guide", "a/guide/faq.csv")
+    index.sync(*read("a/guide"))
+    before = content(index)
+    (place / "b").mkdir()
+    (place / "a/guide").rename(place / "b/guide")
+    assert not index.sync(*read("b/guide"))
+    assert content(index) == before
+
+
+def test_what_had_a_name_of_its_own_stays_where_its_folder_cannot_be_read(place, monkeypatch):
+    write(place, {"a/guide/faq.csv": "id,text\n1,Blue star\n", "a/one.md": "One text."})
+    index = built("of-a-guide", "a/guide/faq.csv")
+    index.sync(*read("a"))
+    entries = walk._entries
+
+    def unreadable(folder):
+        if folder.name == "guide":
+            raise BadInput("cannot be read")
+        return entries(folder)
+
+    monkeypatch.setattr(walk, "_entries", unreadable)
+    assert not index.sync(*read("a")).deleted
+    assert len(index) == 2
+
+
+def test_an_index_may_have_a_colon_in_its_name(place):
+    index = built("docs:v2", "faq.csv")
+    write(place, {"faq.csv": "id,text\n1,Blue star\n3,Green light\n"})
+    assert index.sync(*read("faq.csv")).added.total() == 1
+    assert len(Index.open("docs:v2", Letters())) == 2

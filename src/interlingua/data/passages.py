@@ -9,7 +9,9 @@ from typing import Any
 from interlingua.data.collections import load_collection
 from interlingua.data.encyclopedia import is_encyclopedia
 from interlingua.data.files import Scope, SourceNames, read_files
+from interlingua.data.files.reader import DOCUMENTS, TABLES
 from interlingua.data.files.tables import usual_columns
+from interlingua.data.files.walk import place_of
 from interlingua.data.layouts import is_complete, language_in, parsed, some_split, split_contents
 from interlingua.data.readers.questions import is_squad, read_tsv_passages
 from interlingua.data.readers.rows import BadRow, BadRows, json_object, string
@@ -72,6 +74,10 @@ def read_sources(
             yield Passage(passage.id, passage.text, passage.title, passage.lang, {**passage.metadata, "source": name})
     if files or not collections:
         yield from read_files(files, lang=lang, names=names, scope=scope, **options)
+    if scope is not None:  # what is gone and was no file was a collection's folder: its disk may only be unmounted
+        gone = [Path(one) for one in files if not Path(one).exists()]
+        kinds = (*DOCUMENTS, *TABLES)
+        scope.files -= {names.at(place_of(one)) for one in gone if Path(plain_name(one)).suffix.lower() not in kinds}
 
 
 def is_collection(source: str | Path) -> bool:

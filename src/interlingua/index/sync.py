@@ -142,12 +142,12 @@ class Syncing:
         for source, count in self.done.deleted.items():
             if source not in self.scope.files:  # whoever names a file that is gone means it
                 losses[self.scope.given(source)] += count
-        index_paths = {self.scope.given(source) for source in (*self.done.deleted, *self.done.kept)}
+        touched = read_paths | {self.scope.given(source) for source in (*self.done.deleted, *self.done.kept)}
         known_paths = self.scope.known(self.known)
         for path in dict.fromkeys(self.scope.names.values()):
             is_there = os.path.exists(path)
             message = f"{path}: {'holds nothing to read' if is_there else 'does not exist'}"
-            if path in self.scope.paths and path not in read_paths | index_paths:
+            if path in self.scope.paths and path not in touched:
                 message += f", and {self.place} has no passage from it"
                 if path not in known_paths:
                     raise (BadInput if is_there else NotFound)(f"{message}. Check the path.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import logging
+import os
 import signal
 from threading import Event
 from typing import Any
@@ -90,6 +92,10 @@ def watch(arguments: argparse.Namespace) -> None:
             raise BadInput(f"--watch and --{option.replace('_', '-')} do not go together. Give one of them.")
     if collections := [path for path in arguments.files if is_collection(path)]:
         raise BadInput(f"{collections[0]}: is a test collection, which is not watched. Sync it without --watch.")
+    if patterns := [path for path in arguments.files if glob.has_magic(path) and not os.path.exists(path)]:
+        raise BadInput(
+            f"{patterns[0]}: is a pattern, of which no change is seen. Give the folder, or sync without --watch."
+        )
     stop = Event()
 
     def restore() -> None:

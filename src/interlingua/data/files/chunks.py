@@ -209,22 +209,26 @@ def chunk(
         return
     pieces: list[Piece] = []
     title = code = ""
-    section = 0
+    section = length = 0  # `length`: characters of `pieces`, put together
     fresh = False  # whether something in `pieces` is in no passage yet
     for block in blocks:
         apart = block.title != title or block.section != section
         if apart or (block.lang and code and block.lang != code):
             if fresh:
                 yield Block(_join(pieces), title, code)
-            pieces, fresh, title, section, code = [], False, block.title, block.section, ""
+            pieces, length, fresh, title, section, code = [], 0, False, block.title, block.section, ""
         code = code or block.lang
         limit = chunk_limit(size, code or lang, way)
         for piece in _pieces(block.text, code or lang, limit):
-            if fresh and len(_join([*pieces, piece])) > limit:
+            added = len(piece.gap) + len(piece.text)
+            if fresh and length + added > limit:
                 yield Block(_join(pieces), title, code)
                 pieces, fresh = [one for one in pieces[max(0, len(pieces) - overlap) :] if one.whole], False
-            while pieces and not fresh and len(_join([*pieces, piece])) > limit:
+                length = len(_join(pieces))
+            while pieces and not fresh and length + added > limit:
                 pieces.pop(0)
+                length = len(_join(pieces))
+            length += added if pieces else len(piece.text)
             pieces.append(piece)
             fresh = True
     if fresh:

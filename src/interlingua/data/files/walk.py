@@ -170,7 +170,10 @@ class SourceNames:
         parts = tuple(map(_text, Path(place).parts[1:])) or ("",)
         if (moved := self._moved(parts)) is not None:
             name, depth = moved
-            self._take(name, str(Path(place).parents[depth - 1]) if depth else place)
+            old, new = self.known[name], _text(str(Path(place).parents[depth - 1]) if depth else place)
+            for below, child in self.inside(old).items():  # what lies in it and has a name of its own has moved with it
+                self._take(child, new + below[len(old) :])
+            self._take(name, new)
             return "/".join((name, *parts[len(parts) - depth :]))
         ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
         name = next((end for end in ends if self._free(end, place)), _text(place))
@@ -336,9 +339,9 @@ def find_files(
                 scope.add_part(root, names)
             else:
                 scope.add(root, name, names)
+    _check_apart(roots)
     for root, name in named_roots:
         if root.is_dir():
-            _alone(root, roots)
             yield from _walk(root, name, skip, names, scope)
         elif root.exists() or scope is None:
             yield File(root, name, True)
@@ -350,7 +353,10 @@ OF_AN_INDEX = ("index.json", "passages.lance")
 
 def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:
     root = Path(path)
-    gone = may_be_gone and not glob.has_magic(str(path)) and str(path) != "-" and not root.exists()
+    matches = glob.has_magic(str(path)) and glob.glob(
+        str(path), recursive=True
+    )  # a plain name may have such signs, too
+    gone = may_be_gone and str(path) != "-" and not root.exists() and not matches
     return [root] if root.is_dir() or gone else expand(path)
 
 
@@ -371,7 +377,8 @@ def _walk(
             if scope is None or folder == root:
                 raise
             skip(folder_name, "folder that cannot be read")
-            scope.unread.add(f"{folder_name}/")
+            children = names.inside(place).values()  # given by themselves once, they have names of their own
+            scope.unread |= {f"{folder_name}/", *children, *(f"{one}/" for one in children)}
             continue
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = os.path.join(place, entry.name)
@@ -416,13 +423,15 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise BadInput(f"{folder}: cannot be read ({error.strerror}).") from error
 
 
-def _alone(folder: Path, roots: Iterable[Path]) -> None:
-    """Raise BadInput when another root lies in `folder`: its files would be read twice."""
-    place = Path(os.path.realpath(folder))
-    for other in roots:
-        other_place = Path(os.path.realpath(other))
-        if other_place != place and other_place.is_relative_to(place):
-            raise BadInput(f"{other}: lies in {folder}, which is given too, and would be read twice. Give one of them.")
+def _check_apart(roots: Sequence[Path]) -> None:
+    """Raise BadInput when a root lies in another one: its files would be read twice."""
+    folders = {os.path.realpath(root): root for root in roots if root.is_dir()}
+    for root in roots if folders else ():
+        for parent in Path(os.path.realpath(root)).parents:
+            if (folder := folders.get(str(parent))) is not None:
+                raise BadInput(
+                    f"{root}: lies in {folder}, which is given too, and would be read twice. Give one of them."
+                )
 
 
 def _text(name: str) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -230,12 +231,7 @@ def complete_caches(folder: Path) -> dict[tuple[int, ...], int]:
 
 
 def _held(path: Path) -> tuple[int, ...] | None:
-    parts = path.name.split("+")
-    return (
-        tuple(map(int, parts))
-        if len(parts) <= 2 and all(part.isascii() and part.isdecimal() for part in parts)
-        else None
-    )
+    return tuple(map(int, path.name.split("+"))) if re.fullmatch(r"[0-9]+(\+[0-9]+)?", path.name) else None
 
 
 def _name(versions: tuple[int, ...]) -> str:

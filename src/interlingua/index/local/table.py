@@ -408,7 +408,8 @@ def _connect(folder: Path) -> Any:
         import lancedb
     except ImportError:
         raise NotFound("an index needs lancedb: pip install 'interlingua[index]'") from None
-    return lancedb.connect(str(folder), session=lancedb.Session(metadata_cache_size_bytes=NOTED))
+    # an absolute path: "idx:2" would be the address of another kind of store
+    return lancedb.connect(os.path.abspath(folder), session=lancedb.Session(metadata_cache_size_bytes=NOTED))
 
 
 def _open_table(folder: Path) -> Any:

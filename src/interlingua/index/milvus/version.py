@@ -44,7 +44,9 @@ class IndexVersion:
     @classmethod
     def create(cls, address: Address, client: Any, dim: int) -> IndexVersion:
         """A new version, which no alias names yet."""
-        versions = [int(match[1]) for match in map(_version(address.name), client.list_collections()) if match]
+        # a stopped writer may have left one of the two collections alone
+        places = (name.removesuffix("_terms") for name in client.list_collections())
+        versions = [int(match[1]) for match in map(_version(address.name), places) if match]
         store = cls(address, client, f"{address.name}_v{max(versions, default=0) + 1}")
         with plain_errors(address):
             counts = client.create_schema(auto_id=False, enable_dynamic_field=False)
