@@ -315,7 +315,7 @@ def test_bokmål_is_norwegian(tmp_path, tiny_static):
 
 
 def test_an_option_of_single_calls_builds_no_index(tmp_path, tiny_static):
-    for option in ({"truncate_dim": 8}, {"prompt": "passage: "}, {"prompt_name": "document"}):
+    for option in ({"truncate_dim": 8}, {"prompt": "passage: "}, {"prompt_name": "document"}, {"lang": "fi"}):
         with pytest.raises(BadInput, match=f"{next(iter(option))}: passages that are added later"):
             Index.build(tiny_static(), [Passage("a", "text")], tmp_path / "idx", **option)
 

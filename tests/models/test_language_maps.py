@@ -215,3 +215,12 @@ def test_a_damaged_calibration_stops_the_model_from_loading(tiny_encoder, tmp_pa
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(InterlinguaError, match=r"calibration\.safetensors: cannot be read"):
         Encoder.load(tmp_path / "model", device="cpu")
+
+
+def test_norwegian_has_one_map_whatever_it_is_called():
+    maps = LanguageMaps({name: LanguageMap(torch.zeros(2), torch.ones(2)) for name in ("nb", "en", ANY)})
+    assert [maps.find(lang) for lang in ("no", "nor", "no-NO", "nb", "nn", "fi", None)] == ["nb"] * 4 + [
+        None,
+        None,
+        ANY,
+    ]

@@ -16,6 +16,7 @@ from interlingua.data.collections import cross, load_collection
 from interlingua.errors import BadInput, NotFound
 from interlingua.evaluation.protocol import evaluate_on, results_table
 from interlingua.index.index import Index
+from interlingua.index.local.rows import arrow
 from interlingua.models.dual import DualEncoder
 from interlingua.models.folder import fingerprint
 from interlingua.training.build import train
@@ -30,6 +31,7 @@ QUESTIONS = ("alan-turing:sw", "coffee:ja", "braille:ru", "octopus:te")
 def demo(out: str | Path) -> None:
     """Measure the bundled model, train it on twice, print the tables, answer questions across languages."""
     out = Path(out)
+    arrow()  # what an index needs is said now, not when all is trained
     tree = raw_recipe(find_recipe("demo/static"))
     runs = {out / "retrieval": resolve(tree, ["objectives.semantic=null"]), out / "semantic": resolve(tree)}
     for run, recipe in runs.items():  # what is of somebody else would be deleted below

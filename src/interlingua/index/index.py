@@ -91,7 +91,7 @@ class Index:
         from interlingua.models.folder import canonical_model_name
 
         check_parameters(k1, b)
-        check_options(encode_options)
+        check_options(encode_options, encoder.similarity)
         model = canonical_model_name(model_path)
         settings = BuildSettings(model, float(k1), float(b), names, overwrite, durability, encode_options)
         index = cls(store_class(path).build(str(path), encoder, passages, settings))

@@ -222,9 +222,14 @@ def load_to_encode(name_or_path: str | Path, precision: str | None = "float32") 
     return load_any(name_or_path, precision=precision)
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_options(options: Mapping[str, Any], similarity: str) -> None:
     """Raise BadInput for options of encoding that an index cannot keep for its later passages and its questions."""
-    if lasting := sorted({"truncate_dim", "prompt", "prompt_name"} & options.keys()):
+    if "lang" in options:
+        raise BadInput("lang: passages that are added later would be encoded without it. Give each passage its lang.")
+    lasting = sorted({"truncate_dim", "prompt", "prompt_name"} & options.keys())
+    if similarity == "dot" and options.get("normalize_embeddings"):
+        lasting.append("normalize_embeddings")
+    if lasting:
         raise BadInput(
             f"{lasting[0]}: passages that are added later, and questions, would be encoded without it. Build the index "
             "with a model that has it of itself."

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interlingua.errors import BadInput, Damaged, suggestion
 from interlingua.files import atomic_write
-from interlingua.text.languages import find_code
+from interlingua.text.languages import find_code, language_key
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,8 @@ class LanguageMaps:
         return sorted(self.maps.keys() - {ANY})
 
     def find(self, lang: str | None) -> str | None:
-        """The entry of a language, however its code is spelt ("fra", "fr-CA"): None where it has none; "*" for None."""
+        """The entry of a language, however its code is spelt ("fra", "fr-CA"; "no" and "nb" are one): None where it has
+        none; "*" for None."""
         if lang is None:
             return ANY
         if not isinstance(lang, str):
@@ -90,7 +91,11 @@ class LanguageMaps:
                 f"lang {lang!r} is {type(lang).__name__}: give a language code such as 'fr', one "
                 "for each text, or None."
             )
-        return lang if lang in self.maps else code if (code := find_code(lang)) in self.maps else None
+        for own in (lang, find_code(lang)):
+            if own in self.maps:
+                return own
+        key = language_key(lang)
+        return next((own for own in self.languages if key and language_key(own) == key), None)
 
     def of(self, lang: str | None) -> LanguageMap:
         """The map of a language. Raises BadInput with a suggestion for one that has none."""

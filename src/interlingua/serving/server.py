@@ -10,6 +10,7 @@ import asyncio
 import gc
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -124,10 +125,6 @@ def tls_context(certificate: str | None, key: str | None) -> ssl.SSLContext | No
 
 def connection_limit(wanted: int) -> int:
     """`wanted`, or half of the files that this process may have open where that is less: the index needs some too."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return wanted
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY or files // 2 >= wanted:
         return wanted

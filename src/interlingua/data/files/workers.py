@@ -8,6 +8,7 @@ does, also when the process that started it was killed.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -171,10 +172,8 @@ def line(content: Any) -> bytes:
 def capacity(pipe: int) -> int:
     """Bytes that a pipe holds; what all systems give where it does not say."""
     try:
-        import fcntl
-
         return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
-    except (ImportError, AttributeError, OSError):
+    except (AttributeError, OSError):
         return 16_384
 
 

@@ -95,7 +95,7 @@ def disconnect(address: Address, client: Any) -> None:
     """End a connection. With the last one to a file of Milvus Lite another process may open the file."""
     client.close()
     if address.local:
-        from milvus_lite import server_manager_instance
+        from milvus_lite.server_manager import server_manager_instance
 
         file = os.path.abspath(address.uri)
         with _connecting:
