@@ -826,3 +826,26 @@ def test_a_file_as_long_as_what_is_read_first_is_whole(tmp_path: Path, suffix: s
     assert found[0].startswith("The first. word")
     assert found[-1].endswith("The end.")
     assert " ".join(found).count("word") >= (check.SAMPLE - 60) // 5
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "expected"),
+    [
+        (f"# T\n\nHello\n\n[image1]: <data:image/png;base64,{'iVBORw0KGgo' * 20_000}>\n", "T", "Hello"),
+        (f"# T\n\nText ![x](data:image/png;base64,{'iVBORw0KGgo' * 20_000}) end\n", "T", "Text x end"),
+        ("# T\n\n<style scoped>\n.dataframe tbody { top: 1 }\n</style>\n\nA table.\n", "T", "A table."),
+        ("# T {#own-id}\n\nText.\n", "T", "Text."),
+        ("# T\n\nFoo.[[1]](https://en.wikipedia.org/wiki/X#cite-1) More.\n", "T", "Foo.[1] More."),
+    ],
+)
+def test_what_other_programs_write_into_markdown(tmp_path: Path, text: str, title: str, expected: str) -> None:
+    (found,) = read(tmp_path, "a.md", text)
+    assert (found.title, found.text) == (title, expected)
+
+
+def test_what_office_leaves_beside_an_open_file_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / "~$report.docx").write_bytes(b"x" * 162)
+    (tmp_path / "a.md").write_text("A text.")
+    report = Report()
+    assert len(list(read_files(tmp_path, lang="en", report=report))) == 1
+    assert not report.bad_rows.total

@@ -161,6 +161,43 @@ def test_a_style_of_docx_that_is_based_on_a_headings(tmp_path: Path) -> None:
     assert (found.title, found.text) == ("Refunds", "Five days.")
 
 
+def test_cells_merged_over_rows_that_do_not_lie_below_one_another(tmp_path: Path) -> None:
+    def cell(text: str, merge: str = "", span: int = 1) -> str:
+        return f'<w:tc><w:tcPr><w:gridSpan w:val="{span}"/>{merge}</w:tcPr>{par(run(text))}</w:tc>'
+
+    more, first = "<w:vMerge/>", '<w:vMerge w:val="restart"/>'
+    rows = (
+        cell("A", first) + cell("b"),
+        cell("", more) + cell("c"),
+        cell("d", span=2),
+        cell("x") + cell("", more) + cell("e"),
+    )
+    table = f"<w:tbl><w:tblGrid/>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+    (found,) = read(tmp_path, "a.docx", word_of(table + par(run("End."))), lang="en")
+    assert found.text.splitlines()[0] == "A | b"
+    assert "A | c" in found.text
+    assert "x |  | e" in found.text
+
+
+def test_titles_empty_headings_and_contents_of_docx(tmp_path: Path) -> None:
+    document = docx.Document()
+    for name in ("toc 1",):
+        document.styles.add_style(name, docx.enum.style.WD_STYLE_TYPE.PARAGRAPH)
+    for text, style in (
+        ("Travel Policy", "Title"),
+        ("Version 2024", "Title"),
+        ("Intro\t3", "toc 1"),
+        ("Intro", "Heading 1"),
+        ("Body text.", None),
+        ("", "Heading 1"),
+        ("More text.", None),
+    ):
+        document.add_paragraph(text, style=style)
+    document.save(str(tmp_path / "a.docx"))
+    (found,) = read_files(tmp_path / "a.docx", lang="en", report=Report())
+    assert (found.title, found.text) == ("Travel Policy Version 2024 > Intro", "Body text.\n\nMore text.")
+
+
 def test_slides_of_one_title_are_two(tmp_path: Path) -> None:
     presentation = pptx.Presentation()
     for text in ("one", "two"):
@@ -193,6 +230,12 @@ def test_a_book_has_one_language_and_may_go_while_the_folder_is_read(tmp_path: P
     (tmp_path / "a.epub").unlink()
     with pytest.raises(NotFound):  # which a folder's reader passes over
         office.read_epub(SimpleNamespace(path=tmp_path / "a.epub"))
+
+
+def test_a_page_of_a_book_that_is_called_as_the_book(tmp_path: Path) -> None:
+    page = "<html><head><title>The light</title></head><body><h1>Alku</h1><p>Majakka.</p></body></html>"
+    found = read(tmp_path, "a.epub", book(**{"OEBPS__text__a.xhtml": page}))
+    assert found[0].title == "The light > Alku"
 
 
 def test_epub_whose_chapter_is_named_with_an_anchor(tmp_path: Path) -> None:

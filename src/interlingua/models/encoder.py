@@ -159,8 +159,7 @@ class Encoder(BackboneEncoder, EncodesByRole):
             modules = read_modules(folder)
             if modules[:1] and modules[0][0] == "Router":
                 raise BadInput(
-                    f"{folder}: holds two encoders, one for queries and one for passages. "
-                    "Load it with DualEncoder.load."
+                    f"{folder}: holds two encoders, one for queries and one for passages. Load it with DualEncoder.load."
                 )
             parts = read_parts(folder, modules, read_settings(folder), precision)
         elif (folder / "config.json").is_file():
@@ -178,9 +177,8 @@ class Encoder(BackboneEncoder, EncodesByRole):
                 '"prompts": {"query": "query: ", "document": "passage: "}'
             )
         parts.language_maps = LanguageMaps.beside(folder)
-        encoder = cls(parts)
         if (fingerprint := read_json(folder / "fingerprint.json")) is not None:
-            check(encoder, fingerprint, str(folder))
+            check(cls(parts), fingerprint, str(folder))
         return cls.of(
             parts,
             pooling=pooling,

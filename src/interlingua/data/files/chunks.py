@@ -90,7 +90,10 @@ class Blocks:
 
     def put(self, block: Block) -> None:
         """Take in a paragraph that was read elsewhere, below the title of this document."""
-        path = [self.title, block.title] if block.title and self.title else [block.title or self.title]
+        inner = block.title
+        if inner == self.title or inner.startswith(self.title + BETWEEN):  # a page of a book is called as the book
+            inner = inner[len(self.title + BETWEEN) :]
+        path = [self.title, inner] if inner and self.title else [inner or self.title]
         self._done.append(Block(block.text, BETWEEN.join(path), self.lang or block.lang, block.section))
 
     def take(self) -> list[Block]:

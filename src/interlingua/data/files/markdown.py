@@ -63,7 +63,7 @@ DEFINITION = re.compile(
 LABEL = re.compile(r"\s*(?:>\s*)*\[(?!\^)([^\[\]]+)\]:")
 """The beginning of a definition, wherever it stands."""
 LINK = re.compile(
-    r"!?\[([^\[\]]*)\]"
+    r"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\]"
     r"(?:\((?:<[^<>\n\0]*>|(?:[^()\s\0]|\([^()\s\0]*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[([^\[\]]*)\])"
 )
 TAG = re.compile(
@@ -71,6 +71,13 @@ TAG = re.compile(
     r"(?:[ \t][^<>\n\0]*|(?:\s+[\w:@.-]+(?:=(?:\"[^\"\0]*\"|'[^'\0]*'|[^\s\"'=<>\0]+))?)*\s*)/?>"
 )
 """With anything on one line, and with attributes alone on several."""
+IMAGE = re.compile(r"(data:image/[\w.+-]+;base64,)[\w+/=%-]+")
+"""An image in a text, as Google Docs and Jupyter save it: a line of it may be longer than what is held at once."""
+COMMENT_END = re.compile("-->")
+RAW = re.compile(r"[ \t]*<(?:script|style)(?:[ \t][^<>]*)?>", re.IGNORECASE)
+RAW_END = re.compile(r"</(?:script|style)[ \t]*>", re.IGNORECASE)
+ATTRIBUTES = re.compile(r"(?<=[ \t])\{:?[ \t]*[#.][^{}]*\}$")
+"""Behind a heading: {#id .class}."""
 TICKS = re.compile(r"`+")
 PUNCTUATION = r"!-/:-@\[-`{-~"
 SPECIAL = re.compile(rf"\\[{PUNCTUATION}\n]|\x01|`+|<!--")
@@ -95,12 +102,27 @@ def read_markdown(source: Source) -> Iterator[Block]:
     itself stays as it is. A comment that has no end is text. Front matter gives title, language and metadata.
     """
     reader = _Reader(source)
-    for line, first in _after_front_matter(lines(source), reader.blocks, source):
+    for line, first in _after_front_matter(_without_images(lines(source)), reader.blocks, source):
         reader.line(line, first)
         yield from reader.blocks.take()
     reader.end()
     reader.blocks.finish()
     yield from reader.blocks.take()
+
+
+def _without_images(rows: Iterator[Line]) -> Iterator[Line]:
+    """The rows without the bytes of images that are written into them."""
+    held, held_first = "", True
+    for line, first in rows:
+        if held:
+            line, first, held = held + line, held_first, ""
+        line = IMAGE.sub(r"\1", line)
+        if line.endswith(";base64,"):  # it goes on in the next part of the line
+            held, held_first = line, first
+        else:
+            yield line, first
+    if held:
+        yield held, held_first
 
 
 def _after_front_matter(rows: Iterator[Line], blocks: Blocks, source: Source) -> Iterator[Line]:
@@ -165,20 +187,20 @@ class _Reader:
         self.paragraph = self.fence = ""
         self.indent = 0  # of the fence
         self.items: list[int] = []
-        self.comment = False
+        self.until: re.Pattern[str] | None = None  # the end of a comment, style or script
         self.number = 0
-        self.ahead: tuple[int, set[str]] | None = None
+        self.ahead: tuple[int, int, set[str]] | None = None
 
     def line(self, line: str, first: bool) -> None:
         """Take in a line, or (`first` is False) a later part of a very long one."""
         self.number += 1
         if self.fence:
             self._code(line, first)
-        elif self.comment:
-            _, end, rest = line.partition("-->")
-            self.comment = not end
-            if rest.strip():
-                self._begin(rest)
+        elif self.until:
+            if end := self.until.search(line):
+                self.until = None
+                if (rest := line[end.end() :]).strip():
+                    self._begin(rest)
         elif first:
             self._begin(line)
         elif self.paragraph:
@@ -232,7 +254,12 @@ class _Reader:
             self.end()
             self.fence, self.indent = fence[1], indent
         elif rest.lstrip().startswith("<!--") and "-->" not in rest and self._has_end():
-            self.comment = True
+            self.until = COMMENT_END
+        elif RAW.match(rest) and (end := RAW_END.search(rest)):
+            if (behind := rest[end.end() :]).strip():
+                self._begin(behind)
+        elif RAW.match(rest) and self._look_ahead()[1] > self.number:
+            self.until = RAW_END
         else:
             if not self.paragraph:
                 self.blocks.end()  # indented code
@@ -255,18 +282,21 @@ class _Reader:
 
     def _plain(self, text: str) -> str:
         """`text` without the marks, and without comments. Code stays as it is."""
-        return _plain(text, lambda label: _label(label) in self._look_ahead()[1])
+        return _plain(text, lambda label: _label(label) in self._look_ahead()[2])
 
-    def _look_ahead(self) -> tuple[int, set[str]]:
+    def _look_ahead(self) -> tuple[int, int, set[str]]:
         """`ahead`. The first comment over several lines, or reference of a link, has the file looked through, so that
         none of its text need be held."""
         if self.ahead is None:
-            last_end, labels = 0, set()
-            for number, (line, _) in enumerate(_after_front_matter(lines(self.source), Blocks(), self.source), 1):
+            last_end, last_raw, labels = 0, 0, set()
+            for number, (line, _) in enumerate(
+                _after_front_matter(_without_images(lines(self.source)), Blocks(), self.source), 1
+            ):
                 last_end = number if "-->" in line else last_end
+                last_raw = number if RAW_END.search(line) else last_raw
                 if definition := LABEL.match(line):
                     labels.add(_label(_bare(definition[1])))
-            self.ahead = last_end, labels
+            self.ahead = last_end, last_raw, labels
         return self.ahead
 
     def _underlines(self, line: str) -> bool:
@@ -295,6 +325,7 @@ def _width(text: str) -> int:
 
 def _without_closing(heading: str) -> str:
     """`## Heading ##` may end in a mark too."""
+    heading = ATTRIBUTES.sub("", heading).rstrip()
     bare = heading.rstrip("#")
     return bare.rstrip() if bare[-1:] in ("", " ", "\t") else heading
 

@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import wraps
 from itertools import groupby
 from typing import Any, BinaryIO
@@ -113,8 +114,8 @@ WITHIN = regex.compile(rf"(?<={UNSPACED})[ \t]*\n[ \t]*(?={UNSPACED})")
 def _joined(paragraph: str) -> str:
     """The lines of a paragraph that was set in lines: a word that was broken is whole again, and a line that begins
     with a small letter goes on with the one before."""
-    text = re.sub(r"(?<=[^\W\d_])[-\u00ad\u2010]\n(?=[^\W\d_A-Z])", "", paragraph)
-    return re.sub(r"(?<![.!?:])[ \t]*\n[ \t]*(?=[^\W\d_A-Z])", " ", WITHIN.sub("", text))
+    text = regex.sub(r"(?<=\p{L})[-\u00ad\u2010]\n(?=[^\P{L}\p{Lu}])", "", paragraph)
+    return str(regex.sub(r"(?<![.!?:])[ \t]*\n[ \t]*(?=[^\P{L}\p{Lu}])", " ", WITHIN.sub("", text)))
 
 
 @whole("DOCX")
@@ -129,21 +130,30 @@ def read_docx(stream: BinaryIO) -> Blocks:
     document = docx.Document(stream)
     _add_notes(document, docx.oxml.parse_xml)
     _unwrap(document.element.body)
+    _unmerge(document.element.body)
     blocks = _begun(document.core_properties)
     groups = groupby(document.iter_inner_content(), lambda item: not isinstance(item, Table) and _is_item(item))
+    after_title = False
     for is_list, group in groups:
         for item in group:
             if isinstance(item, Table):
                 _add_rows(blocks, map(_cells, item.rows))
+                after_title = False
                 continue
-            level = _heading_level(item)
+            if item.style is not None and re.fullmatch(r"toc \d", item.style.name or "", re.IGNORECASE):
+                continue
+            level = _heading_level(item) if item.text.strip() else 0
             blocks.add(item.text + "\n" * is_list)
             if level:
                 blocks.end_heading(level)
             elif item.style is not None and item.style.name == "Title":
-                blocks.title = blocks.cut_off().strip() or blocks.title
+                if text := _one_line(blocks.cut_off()):
+                    blocks.title = f"{blocks.title} {text}" if after_title else text
+                    blocks.own_title = after_title = True
+                continue
             elif not is_list:
                 blocks.end()
+            after_title = after_title and not item.text.strip()
         blocks.end()
     return blocks
 
@@ -203,6 +213,26 @@ def _unwrap(body: Any) -> None:
             paragraph.addnext(child)
 
 
+def _unmerge(body: Any) -> None:
+    """Give each of several cells that were merged over rows the content of the first: python-docx looks for that row by
+    row, and fails where the cells do not lie below one another."""
+    for table in body.xpath(".//w:tbl"):
+        above: dict[int, Any] = {}
+        for row in table.xpath("w:tr"):
+            here, column = dict[int, Any](), int(next(iter(row.xpath("w:trPr/w:gridBefore/@w:val")), 0))
+            for cell in row.xpath("w:tc"):
+                merged = cell.xpath("w:tcPr/w:vMerge")
+                if merged and merged[0].xpath("string(@w:val)") != "restart" and column in above:
+                    for child in cell.xpath("*[not(self::w:tcPr)]"):
+                        cell.remove(child)
+                    cell.extend(map(deepcopy, above[column].xpath("*[not(self::w:tcPr)]")))
+                for mark in merged:
+                    mark.getparent().remove(mark)
+                here[column] = cell
+                column += int(next(iter(cell.xpath("w:tcPr/w:gridSpan/@w:val")), 1))
+            above = here
+
+
 def _run(body: Any, text: str) -> Any:
     """A run of Word that holds a text."""
     run = body.makeelement(body.tag.replace("body", "r"))
@@ -234,16 +264,24 @@ def read_pptx(stream: BinaryIO) -> Blocks:
     """The slides of a presentation: titles, texts, tables and notes."""
     try:
         import pptx
+        from pptx.enum.shapes import PP_PLACEHOLDER
     except ImportError:
         raise MissingExtra("python-pptx", "files") from None
     _check_archive(stream, "PPTX", "ppt/presentation.xml")
     presentation = pptx.Presentation(stream)
+    of_each_slide = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
     blocks = _begun(presentation.core_properties)
     for slide in presentation.slides:
+        for either in slide.element.xpath(".//*[local-name()='AlternateContent']"):  # shapes with a formula in them
+            for shape in either.xpath("*[local-name()='Choice'][1]/*"):
+                either.addprevious(shape)
+            either.getparent().remove(either)
         title = slide.shapes.title
         blocks.add(title.text_frame.text if title is not None else "")
         blocks.end_heading(2)
         for shape in _shapes(slide.shapes):
+            if shape.is_placeholder and shape.placeholder_format.type in of_each_slide:
+                continue
             if shape.has_text_frame and (title is None or shape.shape_id != title.shape_id):
                 blocks.add(shape.text_frame.text.replace("\v", "\n"))
                 blocks.end()

@@ -386,7 +386,7 @@ def _walk(
             if not included and path not in ancestors:
                 continue
             name = (known_names and known_names.get(_text(path))) or f"{folder_name}/{_text(entry.name)}"
-            if entry.name.startswith("."):
+            if entry.name.startswith((".", "~$")):  # the second: what Office leaves beside an open file
                 skip(name, "hidden")
             elif entry.is_symlink() and (reason := _not_followed(entry, real_root)):
                 skip(name, reason)
