@@ -208,6 +208,22 @@ def test_slides_of_one_title_are_two(tmp_path: Path) -> None:
     assert [(one.title, one.text) for one in found] == [("Results", "one"), ("Results", "two")]
 
 
+def test_a_box_with_a_formula_and_ink_of_pptx(tmp_path: Path) -> None:
+    """PowerPoint writes both within AlternateContent, which python-pptx does not look into."""
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    box = slide.shapes.add_textbox(0, 0, 100, 100)
+    box.text_frame.text = "A formula."
+    name = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+    either = box.element.makeelement(f"{name}AlternateContent")
+    box.element.addprevious(either)
+    either.append(either.makeelement(f"{name}Choice"))
+    either[0].append(box.element)
+    either[0].append(either.makeelement("{http://schemas.openxmlformats.org/presentationml/2006/main}contentPart"))
+    presentation.save(str(tmp_path / "a.pptx"))
+    assert [one.text for one in read_files(tmp_path / "a.pptx", lang="en", report=Report())] == ["A formula."]
+
+
 def test_pptx(tmp_path: Path) -> None:
     found = read(tmp_path, "a.pptx", slides(), lang="en")
     assert [(one.title, one.text) for one in found] == [

@@ -38,6 +38,10 @@ def test_a_collection_without_a_test_split_has_passages(tmp_path: Path) -> None:
 def test_a_folder_of_rows_and_other_files_is_read_whole(tmp_path: Path) -> None:
     jsonl(tmp_path / "faq.jsonl", {"id": "1", "text": "A lake."})
     assert [one.id for one in read_passages(tmp_path)] == ["1"]
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/faq.tsv").write_text("question\tanswer\nHow?\tSo.\n")
+    assert [one.text for one in read_passages(tmp_path / "tables", "en")] == ["So."]
+    (tmp_path / "tables/faq.tsv").unlink()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/guide.md").write_text("# Guide\n\nPress it.\n")
     (tmp_path / "logo.png").write_bytes(b"\x89PNG")

@@ -305,5 +305,7 @@ def test_dprs_passages_are_in_another_order(tmp_path: Path) -> None:
 def test_judgements_of_beir_are_csv(tmp_path: Path) -> None:
     (tmp_path / "q.tsv").write_text('query-id\tcorpus-id\tscore\nq\t"<""Weird""_Al>"\t1\n', encoding="utf-8")
     assert read_qrels(tmp_path / "q.tsv") == {"q": {'<"Weird"_Al>': 1}}
+    (tmp_path / "r.tsv").write_text('q1 d"x 1\nq2\t"d\t1\n', encoding="utf-8")  # a quote like any other sign
+    assert read_qrels(tmp_path / "r.tsv") == {"q1": {'d"x': 1}, "q2": {'"d': 1}}
     (triple,) = _read_qrels(tmp_path / "q.tsv", BadRows(), NoOptions())
     assert triple.passages == ('<"Weird"_Al>',)

@@ -25,7 +25,7 @@ ADVICE = "Mend the row or take it out. `mine` leaves such rows out with --on-bad
 
 def read_passages(source: str | Path, lang: str = "", on_bad_row: str = "error") -> Iterator[Passage]:
     """The passages of a jsonl file `{text[, id, title, lang]}` or a TSV of DPR's (gzipped or not, a glob or a folder
-    of such alone), of whatever `load_collection` reads, or else of what `read_files` does. In jsonl a field may have
+    of jsonl alone), of whatever `load_collection` reads, or else of what `read_files` does. In jsonl a field may have
     any of the names that `read_files` knows. `lang` is the language of rows that do not name theirs; it is not detected
     in jsonl and TSV.
 
@@ -95,9 +95,9 @@ ROWS = (".tsv", ".jsonl", ".json", ".ndjson")
 
 
 def _holds_rows_alone(folder: Path) -> bool:
-    """Whether a folder holds files of rows, and nothing else that is not hidden."""
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    return bool(entries) and all(entry.is_file() and kind_of(entry) in ROWS for entry in entries)
+    """Whether a folder holds files of rows, jsonl among them, and nothing else that is not hidden."""
+    kinds = {kind_of(entry) if entry.is_file() else "" for entry in folder.iterdir() if not entry.name.startswith(".")}
+    return bool(kinds & {".jsonl", ".ndjson"}) and kinds <= {*ROWS}
 
 
 def _jsonl(file: Path, default: str, bad: BadRows) -> Iterator[Passage]:

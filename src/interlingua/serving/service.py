@@ -32,7 +32,7 @@ from interlingua.serving.access import Secret, Token
 from interlingua.serving.batching import Batcher, Call, Part, check_lengths
 from interlingua.serving.watch import Watch
 from interlingua.settings import Settings, explain
-from interlingua.text.detection import detect_language
+from interlingua.text.detection import detect_in_bulk, detect_language
 
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
@@ -325,7 +325,7 @@ class Reranks:
             for number, (_, documents) in enumerate(items)
         }
         passages = [
-            Passage(name, text, "", detect_language(text))
+            Passage(name, text, "", detect_in_bulk(text))
             for number, (_, documents) in enumerate(items)
             for name, text in zip(names[str(number)], documents.texts, strict=True)
         ]

@@ -276,6 +276,8 @@ def read_pptx(stream: BinaryIO) -> Blocks:
             for shape in either.xpath("*[local-name()='Choice'][1]/*"):
                 either.addprevious(shape)
             either.getparent().remove(either)
+        for ink in slide.element.xpath(".//*[local-name()='contentPart']"):  # python-pptx has no class for it
+            ink.getparent().remove(ink)
         title = slide.shapes.title
         blocks.add(title.text_frame.text if title is not None else "")
         blocks.end_heading(2)

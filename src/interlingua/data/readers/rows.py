@@ -204,8 +204,9 @@ def highest(
 def judgement(line: str) -> list[str]:
     """The cells of a line of qrels. BEIR's three columns are written as csv: an id that holds a quote is quoted."""
     cells = line.split("\t") if "\t" in line else line.split()
-    if len(cells) == 3 and '"' in line:
-        cells = next(csv.reader([line], delimiter="\t"))
+    if len(cells) == 3 and "\t" in line and '"' in line:
+        unquoted = next(csv.reader([line], delimiter="\t"))
+        cells = unquoted if len(unquoted) == 3 else cells  # a quote may be a sign like others
     return [cell.strip() for cell in cells]
 
 
