@@ -159,7 +159,7 @@ class Encoder(BackboneEncoder, EncodesByRole):
             modules = read_modules(folder)
             if modules[:1] and modules[0][0] == "Router":
                 raise BadInput(
-                    f"{folder}: holds two encoders, one for queries and one for passages. Load it by DualEncoder.load."
+                    f"{folder}: holds two encoders, of queries and of passages. Load it with DualEncoder.load."
                 )
             parts = read_parts(folder, modules, read_settings(folder), precision)
         elif (folder / "config.json").is_file():

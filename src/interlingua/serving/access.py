@@ -38,7 +38,7 @@ WRITING = "/passages"
 METRICS = "/metrics"
 TOGETHER = ("/search", "/passages/", "/documents/", "/info", "/openapi.json", "/docs", INDEXES)
 """The paths that read all indexes which a token may search. Other paths without an index's name mean the first one."""
-READING = (*TOGETHER, "/v1/", "/v2/", "/rerank")
+READING = ("/search", "/passages/", "/documents/", "/v1/", "/v2/", "/rerank", "/info", "/openapi.json", "/docs")
 """The paths that need the scope `search`. The page and /health show nothing of the index and need none."""
 
 
@@ -51,9 +51,11 @@ def parted(path: str) -> tuple[str, str]:
 
 
 def needed(method: str, path: str) -> str | None:
-    """The scope that a request needs. Beginnings are compared: a route also takes a line break behind its path."""
+    """The scope that a request needs."""
+    if path == INDEXES:
+        return "search"
     path = parted(path)[1]
-    if path.startswith(WRITING) and not (method == "GET" and path.startswith(f"{WRITING}/")):
+    if path == WRITING or (path.startswith(f"{WRITING}/") and method != "GET"):
         return "write"
     if path.startswith(METRICS):
         return "metrics"
@@ -220,7 +222,7 @@ class Tokens:
             await error_response(error)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> ApiError | None:
-        root, whole = scope.get("root_path", ""), scope["path"]
+        root, whole = scope.get("root_path", ""), scope["path"].removesuffix("\n")  # a route also takes a line break
         if root and whole.startswith(f"{root}/"):
             whole = whole.removeprefix(root)  # as routes are found
         need = needed(scope["method"], whole)
