@@ -155,6 +155,15 @@ def test_sentences_of_lareqa_are_right_as_their_own_language_judges_them():
     ).golds("en")[1] == {"en": [["en:p0.s4"]], "th": [["th:p0.s2"]]}
 
 
+def test_a_judged_passage_that_is_missing_is_no_gold_of_the_pool():
+    given = collections()
+    asked = next(iter(given.values()))
+    asked.qrels[asked.queries[0].id]["gone"] = 1
+    assert language_bias(Marked(0.0), given).pool_map == pytest.approx(
+        language_bias(Marked(0.0), collections()).pool_map
+    )
+
+
 def test_questions_that_no_language_shares_are_said():
     given = collections()
     for place, one in enumerate(given.values()):

@@ -118,9 +118,7 @@ class MergedPool:
         """The questions in `asked` that have a gold passage in every language: their rows in its collection, and
         passage language → the gold passages of each, as `language:id`. Raises BadInput where there is no such one."""
         own = self.collections[asked]
-        by_lang = {
-            lang: _relevant(own if lang == asked else cross(own, one), lang) for lang, one in self.collections.items()
-        }
+        by_lang = {lang: _relevant(cross(own, one), lang) for lang, one in self.collections.items()}
         rows = [row for row, query in enumerate(own.queries) if all(golds.get(query.id) for golds in by_lang.values())]
         if not rows:
             raise BadInput(f"no question in '{asked}' has a relevant passage in every language.")
@@ -128,7 +126,7 @@ class MergedPool:
 
     def ranks(self, queries: Vectors, golds: Sequence[Sequence[str]]) -> list[NDArray[np.int64]]:
         """For each of `queries` [queries, dim] the ranks of its `golds` (from 1, ascending) in the whole pool."""
-        places = [np.array([self._places[n] for n in names if n in self._places], dtype=np.int64) for names in golds]
+        places = [np.array([self._places[name] for name in names], dtype=np.int64) for names in golds]
         return gold_ranks(queries, self.vectors, places, self._ties)
 
     def first(self, queries: Vectors, depth: int) -> NDArray[np.int64]:

@@ -353,10 +353,9 @@ OF_AN_INDEX = ("index.json", "passages.lance")
 
 def _roots(path: str | Path, may_be_gone: bool) -> list[Path]:
     root = Path(path)
-    matches = glob.has_magic(str(path)) and glob.glob(
-        str(path), recursive=True
-    )  # a plain name may have such signs, too
-    gone = may_be_gone and str(path) != "-" and not root.exists() and not matches
+    gone = may_be_gone and str(path) != "-" and not root.exists()
+    if gone and glob.has_magic(str(path)):  # a pattern, unless nothing fits it: a plain name may have such signs, too
+        gone = not any(glob.iglob(str(path), recursive=True))
     return [root] if root.is_dir() or gone else expand(path)
 
 
